@@ -64,7 +64,7 @@ class RowRequest final : public QueuedRequest {
 class BatchExecutorTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto runner = LoadRowPlan(2, device_.get(), traffic_.get());
+    auto runner = LoadRowPlan(2, device_.get(), {.traffic = traffic_.get()});
     ASSERT_TRUE(runner.ok()) << runner.status();
     auto plan = std::make_shared<ServedPlan>();
     plan->runner = *std::move(runner);

@@ -331,6 +331,14 @@ TEST_F(RequestQueueTest, NothingRunsAtOnceWhileItsModelWaits) {
   EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
 }
 
+TEST_F(RequestQueueTest, NothingRunsAtOnceOnABusyDevice) {
+  const auto runner = std::static_pointer_cast<DoublingRunner>(plan_->runner);
+  runner->SetBusy(true);
+  EXPECT_FALSE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+  runner->SetBusy(false);
+  EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+}
+
 TEST_F(RequestQueueTest, StoppedItGivesWhatWaitsAndThenNothing) {
   Push(1, {});
   queue_.Stop();

@@ -49,13 +49,16 @@ class DoublingRunner final : public PlanRunner {
   int64_t prepared_bytes() const override { return 0; }
   int64_t arena_bytes() const override { return 0; }
   int64_t EstimateMicroseconds(absl::Span<const int64_t>) const override { return 1; }
+  bool RunsAtOnce() const override { return !busy_; }
 
+  void SetBusy(bool busy) { busy_ = busy; }
   std::vector<int64_t> rows() const {
     MutexLock lock(mu_);
     return rows_;
   }
 
  private:
+  std::atomic<bool> busy_{false};
   mutable Mutex mu_;
   std::vector<int64_t> rows_ ABSL_GUARDED_BY(mu_);  // rows of each call
 };

@@ -25,9 +25,8 @@ std::string_view BytesOf(const std::vector<int32_t>& values) {
 
 }  // namespace
 
-PlanStepRunner::PlanStepRunner(Plans* plans, const Graph& graph, const PlanStepOptions& options,
-                               StepTurns* turns)
-    : plans_(*plans), options_(options), turns_(*turns), dims_(graph.dims.size()) {
+PlanStepRunner::PlanStepRunner(Plans* plans, const Graph& graph, const PlanStepOptions& options)
+    : plans_(*plans), options_(options), dims_(graph.dims.size()) {
   std::vector<Node> inputs;
   for (NodeId id : graph.InputIds()) inputs.push_back(graph.node(id));
   constexpr std::string_view kInputNames[] = {"ids", "sequence", "position", "table", "wanted"};
@@ -50,10 +49,7 @@ absl::StatusOr<absl::Span<const float>> PlanStepRunner::Run(
   std::array<std::string_view, kInputs> inputs;
   for (int i = 0; i < kInputs; ++i) inputs[input_at_[i]] = BytesOf(values_[i]);
   const RunOutput output{0, logits_.data(), static_cast<int64_t>(wanted * sizeof(float))};
-  {
-    const StepTurns::Turn turn(turns_);
-    RETURN_IF_ERROR(plan->runner->Run(*context, dims_, inputs, {output}, {}));
-  }
+  RETURN_IF_ERROR(plan->runner->Run(*context, dims_, inputs, {output}, {}));
   plan_id_ = plan->id();
   return absl::MakeConstSpan(logits_.data(), wanted);
 }

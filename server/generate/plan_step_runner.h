@@ -1,6 +1,6 @@
 // Computes an engine's steps by the plans of its version, over states that all of them share.
 //
-//   PlanStepRunner runner(&version->plans(), version->graph(), options, &turns);
+//   PlanStepRunner runner(&version->plans(), version->graph(), options);
 //   ASSIGN_OR_RETURN(absl::Span<const float> logits, runner.Run(step, tables));
 //
 // The plan of a step is that of its sizes at that time: another plan takes over between two steps.
@@ -20,7 +20,6 @@
 #include "compiler/ir/graph/graph.h"
 #include "runtime/state_memory.h"
 #include "server/generate/step_runner.h"
-#include "server/generate/step_turns.h"
 #include "server/plans/plan_runner.h"
 #include "server/plans/plans.h"
 #include "server/plans/served_plan.h"
@@ -38,11 +37,10 @@ struct PlanStepOptions {
 
 class PlanStepRunner final : public StepRunner {
  public:
-  // `plans` and `turns` outlive the runner. REQUIRES: `graph` is a decoder in form kPaged
+  // `plans` outlives the runner. REQUIRES: `graph` is a decoder in form kPaged
   // (compiler/frontend/checkpoint/decoder.h), and the sizes in `options` are in its dims' ranges:
   // `blocks` in that of N, or with kByBlock `blocks` times the number of states.
-  PlanStepRunner(Plans* plans, const Graph& graph, const PlanStepOptions& options,
-                 StepTurns* turns);
+  PlanStepRunner(Plans* plans, const Graph& graph, const PlanStepOptions& options);
   ~PlanStepRunner() override;
 
   // Before the first plan, Run and Commit wait for it; callers wait ahead of that, since neither
@@ -76,7 +74,6 @@ class PlanStepRunner final : public StepRunner {
 
   Plans& plans_;
   const PlanStepOptions options_;
-  StepTurns& turns_;
   int input_at_[kInputs], size_at_[kSizes];  // by Input, Size: index in the graph's inputs and dims
   std::unique_ptr<StateMemory> states_;      // outlives the contexts
   std::vector<Context> contexts_;

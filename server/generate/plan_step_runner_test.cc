@@ -116,12 +116,8 @@ class PlanStepRunnerTest : public testing::Test {
   const Graph graph_ = DecoderGraph();
   std::shared_ptr<FakeRunner> fake_ = std::make_shared<FakeRunner>();
   Plans plans_;
-  const std::atomic<int> searches_{0};
-  StepTurns turns_{&searches_};
-  PlanStepRunner runner_{&plans_,
-                         graph_,
-                         {.block = 16, .blocks = 5, .table_blocks = 3, .vocabulary = kVocabulary},
-                         &turns_};
+  PlanStepRunner runner_{
+      &plans_, graph_, {.block = 16, .blocks = 5, .table_blocks = 3, .vocabulary = kVocabulary}};
 };
 
 TEST_F(PlanStepRunnerTest, FillsInputsAndSizes) {
@@ -161,8 +157,7 @@ TEST_F(PlanStepRunnerTest, CountsBlocksAsTheStatesLie) {
                                .blocks = 5,
                                .table_blocks = 3,
                                .vocabulary = kVocabulary,
-                               .order = StateMemory::Order::kByBlock},
-                              &turns_);
+                               .order = StateMemory::Order::kByBlock});
   const int32_t first[] = {4, 2}, second[] = {3};
   const absl::Span<const int32_t> tables[] = {first, second};
   ASSERT_TRUE(side_by_side.Run(step, tables).ok());
@@ -186,7 +181,7 @@ TEST_F(PlanStepRunnerTest, CommitsBlocks) {
 TEST_F(PlanStepRunnerTest, WaitsForAPlan) {
   for (const bool commits : {true, false}) {
     Plans plans;
-    PlanStepRunner runner(&plans, graph_, {.vocabulary = kVocabulary}, &turns_);
+    PlanStepRunner runner(&plans, graph_, {.vocabulary = kVocabulary});
     absl::Status status = absl::UnknownError("");
     std::thread engine([&] {
       const int32_t table[] = {1};
@@ -277,7 +272,7 @@ TEST_F(PlanStepRunnerTest, TakesThePlanOfTheSizes) {
   const auto grid =
       std::make_shared<const BucketGrid>(BucketGrid::Create(graph_, ranges, 64).value());
   Plans plans(grid);
-  PlanStepRunner runner(&plans, graph_, {.vocabulary = kVocabulary}, &turns_);
+  PlanStepRunner runner(&plans, graph_, {.vocabulary = kVocabulary});
   const auto single = std::make_shared<FakeRunner>();
   plans.Publish(PlanOf("all", fake_));
   const int64_t one_row[] = {2, 1, 1, 1, 1};

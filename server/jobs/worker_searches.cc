@@ -128,7 +128,6 @@ std::shared_ptr<const CompiledPlan> WorkerSearches::Adopt(CompileJob& job,
 }
 
 void WorkerSearches::Step() {
-  const LanguageModels::Searching searching(registry_.language_models());
   Turn turn = std::move(turns_.front());
   turns_.pop_front();
   backend_.Use(turn.search->job()->version()->device());

@@ -188,8 +188,7 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
                                                                  .table_blocks = sizes.table_blocks,
                                                                  .vocabulary = hosted.vocabulary,
                                                                  .order = sizes.order,
-                                                                 .promise = std::move(promise)},
-                                                 &TurnsOf(version->device()));
+                                                                 .promise = std::move(promise)});
   EngineOptions engine;
   engine.scheduler = sizes.scheduler;
   engine.vocabulary = hosted.vocabulary;
@@ -197,11 +196,6 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   engine.metrics = version->shared_metrics();
   hosted.model->engine = Engine::Create(engine, std::move(runner), hosted.model->text.tokenizer);
   version->SetLanguageModel(std::move(hosted.model));
-}
-
-StepTurns& LanguageModels::TurnsOf(const std::string& device) {
-  MutexLock lock(mu_);
-  return turns_.try_emplace(device, &searches_).first->second;
 }
 
 }  // namespace athanor

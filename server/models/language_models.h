@@ -12,19 +12,15 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
-#include "deploy/bazel/libs/mutex.h"
 #include "runtime/state_memory.h"
 #include "server/base/options.h"
 #include "server/generate/scheduler.h"
-#include "server/generate/step_turns.h"
 #include "server/memory/server_ledger.h"
 #include "server/models/model_version.h"
 #include "server/text/model_text.h"
@@ -66,18 +62,6 @@ class LanguageModels {
   // Reports whether the version generates: its graph has states, which its engine keeps.
   static bool Generates(const ModelVersion& version);
 
-  // Counts a step of a search while it lives: engines leave gaps to measure in.
-  class Searching {
-   public:
-    explicit Searching(LanguageModels& models) : models_(models) { ++models_.searches_; }
-    ~Searching() { --models_.searches_; }
-    Searching(const Searching&) = delete;
-    Searching& operator=(const Searching&) = delete;
-
-   private:
-    LanguageModels& models_;
-  };
-
   // Reads the version's text and defaults. `files` are those that it keeps beside its weights, and
   // `unreserved` the bytes of weights that the ledger does not count yet. The room for blocks is
   // of what the ledger has left behind them, and behind prepared weights in f32. What others take
@@ -101,15 +85,9 @@ class LanguageModels {
   // Counts what an engine may take while it lives.
   class Promise;
 
-  // The engines of a device take turns.
-  StepTurns& TurnsOf(const std::string& device);
-
   const ServerOptions& options_;
   ServerLedger& ledger_;
-  std::atomic<int> searches_{0};
   std::atomic<int64_t> promised_prepared_{0}, promised_states_{0};
-  Mutex mu_;
-  std::map<std::string, StepTurns> turns_ ABSL_GUARDED_BY(mu_);  // by device
 };
 
 }  // namespace athanor

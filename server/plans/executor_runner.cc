@@ -27,12 +27,13 @@ struct ExecutorRunner::Context final : RunContext {
   std::vector<absl::string_view> inputs;
   std::vector<absl::Span<char>> outputs;
   std::vector<int64_t> dims;
+  Turns::Turn turn;
 };
 
 absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
     const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
     absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-    const LoadOptions& options, Traffic* traffic) {
+    const LoadOptions& options, const SharedDevice& shared) {
   std::vector<absl::string_view> object_bytes;
   for (const KernelObject& object : objects) object_bytes.push_back(object.object);
   std::vector<ParameterView> views;
@@ -44,7 +45,7 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
          parameters[i], parameters[i]->hash()});
   }
   auto runner = std::make_shared<ExecutorRunner>();
-  runner->traffic_ = traffic;
+  runner->shared_ = shared;
   runner->device_ = device;
   runner->ledger_ = options.ledger;
   ASSIGN_OR_RETURN(runner->executable_,
@@ -155,14 +156,26 @@ absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::Make(const StateMemo
   context->inputs.resize(inputs_.size());
   context->outputs.resize(outputs_.size());
   context->dims.resize(dims_.size());
+  // Whoever has the states is an engine: plans over them are those of its steps.
+  if (states != nullptr) context->turn = {Turns::Kind::kStep, states};
   return std::unique_ptr<RunContext>(std::move(context));
 }
 
 absl::Status ExecutorRunner::Run(RunContext& run_context, absl::Span<const int64_t> dims,
                                  absl::Span<const std::string_view> inputs,
                                  absl::Span<const RunOutput> outputs, const RunLimits& limits) {
-  const Traffic::Request request(traffic_);
   auto& context = static_cast<Context&>(run_context);
+  if (shared_.turns == nullptr) return RunNow(context, dims, inputs, outputs, limits);
+  RETURN_IF_ERROR(shared_.turns->Begin(context.turn, limits.deadline));
+  absl::Status status = RunNow(context, dims, inputs, outputs, limits);
+  shared_.turns->End(context.turn);
+  return status;
+}
+
+absl::Status ExecutorRunner::RunNow(Context& context, absl::Span<const int64_t> dims,
+                                    absl::Span<const std::string_view> inputs,
+                                    absl::Span<const RunOutput> outputs, const RunLimits& limits) {
+  const Traffic::Request request(shared_.traffic);
   for (size_t i = 0; i < dims_.size(); ++i) context.dims[i] = dims[dims_[i]];
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const std::string_view bytes = inputs[inputs_[i]];

@@ -1,7 +1,8 @@
 // A loaded plan of the runtime's executor, as the server runs plans.
 //
 //   auto runner = ExecutorRunner::Load(graph, plan, objects, parameters, device,
-//                                      {.ledger = &ledger, .pool = &pool}, &traffic).value();
+//                                      {.ledger = &ledger, .pool = &pool}, {&traffic, &turns})
+//                     .value();
 #ifndef ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_H_
 #define ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_H_
 
@@ -19,19 +20,25 @@
 #include "server/base/traffic.h"
 #include "server/plans/compile_backend.h"
 #include "server/plans/plan_runner.h"
+#include "server/plans/turns.h"
 #include "server/storage/tensor_store.h"
 
 namespace athanor {
 
+// Where runs of a device meet. Those that wait for their turn are not counted in `traffic`.
+struct SharedDevice {
+  Traffic* traffic = nullptr;  // null: runs are not counted
+  Turns* turns = nullptr;      // null: each run begins at once
+};
+
 class ExecutorRunner final : public PlanRunner {
  public:
-  // `device`, what `options` point to and `traffic` outlive the runner and its contexts.
-  // `parameters` are in the order of graph.ParameterIds(). Runs are counted in `traffic` unless it
-  // is null.
+  // `device`, what `options` and `shared` point to outlive the runner and its contexts.
+  // `parameters` are in the order of graph.ParameterIds().
   static absl::StatusOr<std::shared_ptr<PlanRunner>> Load(
       const Graph& graph, const v1::Plan& plan, absl::Span<const KernelObject> objects,
       absl::Span<const std::shared_ptr<const MappedTensor>> parameters, Device* device,
-      const LoadOptions& options, Traffic* traffic);
+      const LoadOptions& options, const SharedDevice& shared);
 
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override { return Make(nullptr); }
   absl::StatusOr<std::unique_ptr<StateMemory>> NewStates(int64_t slots, int64_t block,
@@ -42,6 +49,9 @@ class ExecutorRunner final : public PlanRunner {
   absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
                    absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
                    const RunLimits& limits) override;
+  bool RunsAtOnce() const override {
+    return shared_.turns == nullptr || shared_.turns->RunsAtOnce();
+  }
   int64_t prepared_bytes() const override { return executable_->fixed_bytes(); }
   void AddPrepared(Prepared* held) const override;
   int64_t arena_bytes() const override { return arena_bytes_->load(); }
@@ -56,6 +66,10 @@ class ExecutorRunner final : public PlanRunner {
   void AddStates(const Graph& graph, const v1::Plan& plan);
   absl::StatusOr<std::unique_ptr<RunContext>> Make(const StateMemory* states);
   std::vector<int64_t> PlanDims(absl::Span<const int64_t> dims) const;
+  // As Run, in the context's turn.
+  absl::Status RunNow(Context& context, absl::Span<const int64_t> dims,
+                      absl::Span<const std::string_view> inputs,
+                      absl::Span<const RunOutput> outputs, const RunLimits& limits);
 
   Device* device_ = nullptr;
   MemoryLedger* ledger_ = nullptr;  // the device's
@@ -69,7 +83,7 @@ class ExecutorRunner final : public PlanRunner {
   };
   SizeTable work_sizes_;
   std::vector<Work> work_;  // by step
-  Traffic* traffic_ = nullptr;
+  SharedDevice shared_;
   // Shared with the contexts, which may outlive the runner.
   std::shared_ptr<std::atomic<int64_t>> arena_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
 };

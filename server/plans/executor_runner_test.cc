@@ -16,7 +16,7 @@ using Code = absl::StatusCode;
 class ExecutorRunnerTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto runner = LoadRowPlan(2, device_.get(), traffic_.get());
+    auto runner = LoadRowPlan(2, device_.get(), {traffic_.get(), &turns_});
     ASSERT_TRUE(runner.ok()) << runner.status();
     runner_ = *std::move(runner);
   }
@@ -42,6 +42,8 @@ class ExecutorRunnerTest : public ::testing::Test {
 
   const std::unique_ptr<FunctionDevice> device_ = FunctionDevice::Make(2);
   const std::unique_ptr<Traffic> traffic_ = Traffic::Create().value();
+  const Searches searches_;
+  Turns turns_{1, &searches_};
   std::shared_ptr<PlanRunner> runner_;
 };
 
@@ -86,6 +88,34 @@ TEST_F(ExecutorRunnerTest, RunsAtOnceAreCountedOneByOne) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(traffic_->Read(), (TrafficState{kThreads * kRuns, 0}));
+}
+
+// A run whose turn does not come in time is none.
+TEST_F(ExecutorRunnerTest, RunsWaitForTheirTurn) {
+  const Turns::Turn step{Turns::Kind::kStep, this};
+  EXPECT_TRUE(runner_->RunsAtOnce());
+  ASSERT_TRUE(turns_.Begin(step, std::chrono::steady_clock::time_point::max()).ok());
+  EXPECT_FALSE(runner_->RunsAtOnce());
+  RowCall call(5);
+  EXPECT_EQ(Run(call, {.deadline = std::chrono::steady_clock::now()}).code(),
+            Code::kDeadlineExceeded);
+  EXPECT_EQ(traffic_->Read(), TrafficState{});
+  std::thread runner([&] { EXPECT_TRUE(Run(call).ok()); });
+  while (turns_.waiting() == 0) std::this_thread::yield();
+  EXPECT_EQ(traffic_->Read(), TrafficState{}) << "what waits leaves a gap to measure in";
+  turns_.End(step);
+  runner.join();
+  EXPECT_TRUE(call.Right(2));
+  EXPECT_EQ(traffic_->Read(), (TrafficState{1, 0}));
+  EXPECT_TRUE(runner_->RunsAtOnce());
+}
+
+// Whatever a run returns, its turn ends.
+TEST_F(ExecutorRunnerTest, FailedRunsEndTheirTurn) {
+  RowCall call(5);
+  call.idx[2] = kWidth;
+  EXPECT_EQ(Run(call).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(runner_->RunsAtOnce());
 }
 
 }  // namespace

@@ -35,13 +35,13 @@ inline std::shared_ptr<const MappedTensor> RowWeight(float value) {
 }
 
 inline absl::StatusOr<std::shared_ptr<PlanRunner>> LoadRowPlan(float weight, Device* device,
-                                                               Traffic* traffic) {
+                                                               const SharedDevice& shared) {
   std::vector<KernelObject> objects;
   for (absl::string_view object : RowPlanObjects()) {
     objects.push_back({.object = std::string(object)});
   }
   return ExecutorRunner::Load(RowGraph(), RowPlan(), objects, {RowWeight(weight)}, device, {},
-                              traffic);
+                              shared);
 }
 
 }  // namespace athanor

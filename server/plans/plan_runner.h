@@ -70,6 +70,8 @@ class PlanRunner {
   using Prepared = absl::flat_hash_map<const void*, int64_t>;
   virtual void AddPrepared(Prepared* held) const { (*held)[this] = prepared_bytes(); }
   virtual int64_t arena_bytes() const = 0;
+  // Reports whether a run would begin now: others on the device leave it a place.
+  virtual bool RunsAtOnce() const { return true; }
   // A guess, for choosing the thread to run on.
   virtual int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const = 0;
 };

@@ -165,7 +165,7 @@ class TunerBackend final : public CompileBackend {
     RETURN_IF_ERROR(LearnMachine());
     return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
                                              tuner(), own_->machine, own_->device.limits(),
-                                             options);
+                                             shared_.searches(), options);
   }
 
   absl::Status Verify(const Graph& graph, const CompiledPlan& plan) override {
@@ -283,6 +283,7 @@ absl::StatusOr<std::shared_ptr<TunerBackends>> TunerBackends::Create(const Serve
   tuner.scratch_folder = options.state_dir;
   const TunerDevice::Shared shared = {.cache = backends->cache_.get(),
                                       .traffic = backends->traffic_.get(),
+                                      .searches = &backends->searches_,
                                       .machine_id = MachineFingerprint(),
                                       .tuner_id = BuildIdOf(binary),
                                       .threads = threads};

@@ -26,6 +26,7 @@
 #include "server/child/measuring_turns.h"
 #include "server/child/tuner_process.h"
 #include "server/plans/compile_backend.h"
+#include "server/plans/turns.h"
 #include "server/search/tuner_device.h"
 
 namespace athanor {
@@ -60,12 +61,14 @@ class TunerBackends final : public CompileBackends {
   // that there are.
   absl::StatusOr<TunerDevice*> Find(const std::string& device) const;
   Traffic* traffic() { return traffic_.get(); }
+  Searches* searches() { return &searches_; }
 
  private:
   TunerBackends() = default;
   void Lost();
 
   std::unique_ptr<Traffic> traffic_;
+  Searches searches_;
   MeasuringTurns turns_;  // of the devices together: all measure beside the host's threads
   std::unique_ptr<Cache> cache_;
   Mutex loss_mu_;  // held during the call, so that nobody is told after OnLoss(nullptr)

@@ -157,7 +157,7 @@ absl::StatusOr<std::shared_ptr<PlanRunner>> TunerDevice::Load(
                               {.ledger = memory_ != nullptr ? memory_.get() : ledger,
                                .host_ledger = ledger,
                                .pool = pool(ledger)},
-                              shared_.traffic);
+                              {shared_.traffic, &turns_});
 }
 
 }  // namespace athanor

@@ -28,6 +28,7 @@
 #include "server/child/tuner_process.h"
 #include "server/memory/server_ledger.h"
 #include "server/plans/compile_backend.h"
+#include "server/plans/turns.h"
 #include "server/search/machine_limits.h"
 #include "server/search/open_device.h"
 
@@ -40,6 +41,7 @@ class TunerDevice {
   struct Shared {
     Cache* cache = nullptr;
     Traffic* traffic = nullptr;
+    const Searches* searches = nullptr;
     std::string machine_id, tuner_id;  // by what the cache knows the host and the compiler
     int64_t threads = 1;               // of the CPU
   };
@@ -76,7 +78,10 @@ class TunerDevice {
 
  private:
   TunerDevice(OpenedDevice opened, TunerOptions tuner, Shared shared)
-      : opened_(std::move(opened)), tuner_(std::move(tuner)), shared_(std::move(shared)) {}
+      : opened_(std::move(opened)),
+        tuner_(std::move(tuner)),
+        shared_(std::move(shared)),
+        turns_(static_cast<int>(shared_.threads), shared_.searches) {}
   absl::Status UseGpu(const std::string& nvrtc, std::function<void()> lost);
   // Adds what is this device's to what a child says.
   void Complete(internal::TargetReply* reply) const;
@@ -84,6 +89,7 @@ class TunerDevice {
   const OpenedDevice opened_;
   TunerOptions tuner_;
   Shared shared_;
+  Turns turns_;
   // A GPU's: what children do not say of the machine, and the memory that it may hold.
   std::optional<v1::Target> target_of_gpu_;
   std::string driver_;

@@ -19,8 +19,9 @@ v1::CompileJob::StopReason StopReasonOf(const std::string& stop) {
 TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving,
                                  KernelMaker maker, TunerProcess* tuner,
                                  const internal::TargetReply& machine, MachineLimits* limits,
-                                 const PlanSearchOptions& options)
+                                 Searches* searches, const PlanSearchOptions& options)
     : tuner_(*tuner),
+      searches_(*searches),
       memory_(maker.cache(), &machine, ClocksText(), graph, options),
       steps_(session, graph, tuner, machine, maker.cache(), &memory_, limits, options, &record_),
       kernels_(maker, tuner, machine, &memory_, limits, &steps_, &record_),
@@ -41,6 +42,7 @@ std::vector<absl::StatusOr<std::string>> TunerPlanSearch::TakePictures() {
 
 absl::StatusOr<PlanSearch::Step> TunerPlanSearch::Next() {
   const TunerProcess::Background background(&tuner_, end_);
+  const Searches::Work work(searches_);
   absl::StatusOr<Step> step = Work();
   // Nothing is at fault: it is tried again while there is time.
   if (absl::IsAborted(step.status())) step = Step{};
@@ -102,11 +104,13 @@ absl::StatusOr<PlanSearch::Step> TunerPlanSearch::VerifyWinner() {
 
 absl::StatusOr<v1::PlanComparison> TunerPlanSearch::CompareWith(const CompiledPlan& other) {
   const TunerProcess::Background background(&tuner_, end_);
+  const Searches::Work work(searches_);
   return plans_.CompareWith(other);
 }
 
 absl::StatusOr<std::vector<v1::PlanCost>> TunerPlanSearch::Costs(const CompiledPlan& plan) {
   const TunerProcess::Background background(&tuner_, end_);
+  const Searches::Work work(searches_);
   auto learnt = steps_.LearnLimits(MachineLimits::When::kDue, end_);
   if (!learnt.ok()) return learnt.status();
   return plans_.Costs(plan);

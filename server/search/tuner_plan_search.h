@@ -21,6 +21,7 @@
 #include "proto/athanor/internal/tuner.pb.h"
 #include "server/child/tuner_process.h"
 #include "server/plans/plan_search.h"
+#include "server/plans/turns.h"
 #include "server/search/candidate_kernels.h"
 #include "server/search/candidate_memory.h"
 #include "server/search/candidate_plans.h"
@@ -33,10 +34,11 @@ namespace athanor {
 
 class TunerPlanSearch final : public PlanSearch {
  public:
-  // `serving` runs now. Borrows what the maker does, the tuner, the machine and its limits.
+  // `serving` runs now. Borrows what the maker does, the tuner, the machine, its limits, and where
+  // its work is counted.
   TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving, KernelMaker maker,
                   TunerProcess* tuner, const internal::TargetReply& machine, MachineLimits* limits,
-                  const PlanSearchOptions& options);
+                  Searches* searches, const PlanSearchOptions& options);
 
   absl::StatusOr<Step> Next() override;
   void Finish() override { finishing_ = true; }
@@ -56,6 +58,7 @@ class TunerPlanSearch final : public PlanSearch {
   bool Over() const { return std::chrono::steady_clock::now() >= end_; }
 
   TunerProcess& tuner_;
+  Searches& searches_;
   const CandidateMemory memory_;
   SearchRecord record_;
   SearchSteps steps_;

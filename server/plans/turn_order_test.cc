@@ -1,0 +1,328 @@
+#include "server/plans/turn_order.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using Kind = TurnOrder::Kind;
+using Turn = TurnOrder::Turn;
+using std::chrono::milliseconds;
+
+constexpr int kA = 0, kB = 0;  // parties, by address
+
+// An order with a clock that tests set forward.
+class Orderly {
+ public:
+  explicit Orderly(int threads) : order_(threads) {}
+
+  // Makes turns ask; returns the last one.
+  Turn* Step(const void* party = &kA) { return Ask(Kind::kStep, party); }
+  Turn* Run(int count = 1) {
+    while (--count > 0) Ask(Kind::kRun, nullptr);
+    return Ask(Kind::kRun, nullptr);
+  }
+  Turn* Next() { return order_.Next(now_, searching_); }
+  // Lets all begin that may, and returns how many these are.
+  int Begin() {
+    int begun = 0;
+    while (Next() != nullptr) ++begun;
+    return begun;
+  }
+  void End(const Turn* turn, milliseconds took = {}) {
+    now_ += took;
+    order_.End(*turn, now_);
+  }
+  void Wait(milliseconds time) { now_ += time; }
+  void SetSearching(bool searching) { searching_ = searching; }
+  TurnOrder& order() { return order_; }
+  TurnOrder::Clock::time_point now() const { return now_; }
+
+ private:
+  Turn* Ask(Kind kind, const void* party) {
+    order_.Ask(&turns_.emplace_back(Turn{kind, party}));
+    return &turns_.back();
+  }
+
+  TurnOrder order_;
+  TurnOrder::Clock::time_point now_{std::chrono::hours(1)};
+  bool searching_ = false;
+  std::deque<Turn> turns_;
+};
+
+TEST(TurnOrder, RunsBeginAsTheyAsk) {
+  Orderly turns(2);
+  Turn* const first = turns.Run();
+  Turn* const second = turns.Run();
+  Turn* const third = turns.Run();
+  EXPECT_EQ(turns.Next(), first);
+  EXPECT_EQ(turns.Next(), second);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.End(second);
+  EXPECT_EQ(turns.Next(), third);
+}
+
+TEST(TurnOrder, StepsRunOneAtATime) {
+  Orderly turns(8);
+  Turn* const first = turns.Step();
+  Turn* const second = turns.Step(&kB);
+  EXPECT_EQ(turns.Next(), first);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.End(first);
+  EXPECT_EQ(turns.Next(), second);
+}
+
+TEST(TurnOrder, HalfOfTheThreadsRunBesideAStep) {
+  for (const auto& [threads, beside] : std::map<int, int>{{2, 1}, {3, 1}, {4, 2}, {16, 8}}) {
+    Orderly turns(threads);
+    Turn* const step = turns.Step();
+    EXPECT_EQ(turns.Next(), step);
+    turns.Run(threads + 1);
+    EXPECT_EQ(turns.Begin(), beside) << threads;
+    turns.End(step);
+    EXPECT_EQ(turns.Begin(), threads - beside) << threads;
+  }
+}
+
+// A step that waits for runs to end has no more of them begin ahead of it.
+TEST(TurnOrder, StepsWaitForRunsThatBeganOnly) {
+  Orderly turns(4);
+  Turn* const run = turns.Run(4);
+  EXPECT_EQ(turns.Begin(), 4);
+  Turn* const step = turns.Step();
+  turns.Run(4);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.End(run);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.End(run);
+  EXPECT_EQ(turns.Next(), step);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.End(run);
+  EXPECT_EQ(turns.Begin(), 1);
+}
+
+TEST(TurnOrder, AStepThatLeavesLetsRunsBegin) {
+  Orderly turns(2);
+  turns.Run(2);
+  EXPECT_EQ(turns.Begin(), 2);
+  Turn* const step = turns.Step();
+  Turn* const run = turns.Run();
+  turns.End(run);
+  EXPECT_EQ(turns.Next(), step);
+  Turn* const late = turns.Step(&kB);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.End(step);
+  turns.order().Leave(late);
+  EXPECT_EQ(turns.Next(), run);
+}
+
+TEST(TurnOrder, OneThreadAlternates) {
+  Orderly turns(1);
+  Turn* const runs[] = {turns.Run(), turns.Run(), turns.Run()};
+  Turn* const steps[] = {turns.Step(), turns.Step(), turns.Step()};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(turns.Next(), steps[i]);
+    EXPECT_EQ(turns.Next(), nullptr);
+    turns.End(steps[i]);
+    EXPECT_EQ(turns.Next(), runs[i]);
+    EXPECT_EQ(turns.Next(), nullptr);
+    turns.End(runs[i]);
+  }
+}
+
+TEST(TurnOrder, OneThreadRunsEitherAlone) {
+  Orderly turns(1);
+  for (int i = 0; i < 3; ++i) {
+    Turn* const run = turns.Run();
+    EXPECT_EQ(turns.Next(), run);
+    turns.End(run);
+  }
+  for (int i = 0; i < 3; ++i) {
+    Turn* const step = turns.Step();
+    EXPECT_EQ(turns.Next(), step);
+    turns.End(step);
+  }
+}
+
+TEST(TurnOrder, RunsAtOnceSaysWhetherOneWouldWait) {
+  Orderly turns(2);
+  EXPECT_TRUE(turns.order().RunsAtOnce());
+  Turn* const step = turns.Step();
+  EXPECT_TRUE(turns.order().RunsAtOnce());
+  EXPECT_EQ(turns.Next(), step);
+  EXPECT_TRUE(turns.order().RunsAtOnce());
+  Turn* const run = turns.Run();
+  EXPECT_FALSE(turns.order().RunsAtOnce()) << "another one waits";
+  EXPECT_EQ(turns.Next(), run);
+  EXPECT_FALSE(turns.order().RunsAtOnce());
+  turns.End(step);
+  EXPECT_TRUE(turns.order().RunsAtOnce());
+}
+
+// Parties whose steps always wait, with steps of 1 and 7 ms, have as much time as each other.
+TEST(TurnOrder, PartiesShareTheTime) {
+  Orderly turns(2);
+  const std::map<const void*, milliseconds> took = {{&kA, milliseconds(1)}, {&kB, milliseconds(7)}};
+  std::map<const void*, milliseconds> had;
+  turns.Step(&kA);
+  turns.Step(&kB);
+  for (int i = 0; i < 1000; ++i) {
+    Turn* const step = turns.Next();
+    ASSERT_NE(step, nullptr);
+    had[step->party] += took.at(step->party);
+    turns.Step(step->party);
+    turns.End(step, took.at(step->party));
+    EXPECT_LE(std::chrono::abs(had[&kA] - had[&kB]), milliseconds(7)) << i;
+  }
+}
+
+// A party that comes back has no claim on the time in which it had nothing to do.
+TEST(TurnOrder, PartiesSaveUpNoTime) {
+  Orderly turns(2);
+  for (int i = 0; i < 100; ++i) {
+    Turn* const step = turns.Step(&kA);
+    ASSERT_EQ(turns.Next(), step);
+    turns.End(step, milliseconds(10));
+  }
+  turns.Step(&kA);
+  turns.Step(&kB);
+  std::map<const void*, int> steps;
+  for (int i = 0; i < 10; ++i) {
+    Turn* const step = turns.Next();
+    ++steps[step->party];
+    turns.Step(step->party);
+    turns.End(step, milliseconds(10));
+  }
+  EXPECT_EQ(steps[&kA], 5);
+  EXPECT_EQ(steps[&kB], 5);
+}
+
+// Takes steps of `took` without gaps, and returns how many began before a rest, or `most`.
+int StepsUntilARest(Orderly& turns, milliseconds took, int most) {
+  for (int i = 0; i < most; ++i) {
+    Turn* const step = turns.Step();
+    if (turns.Next() == nullptr) return i;
+    turns.End(step, took);
+  }
+  return most;
+}
+
+TEST(TurnOrder, BusyStepsRestForSearches) {
+  Orderly turns(2);
+  EXPECT_EQ(StepsUntilARest(turns, milliseconds(10), 1000), 1000);
+  turns.SetSearching(true);
+  EXPECT_EQ(StepsUntilARest(turns, milliseconds(10), 1000), 0) << "busy for long: at once";
+  // The step that waits rests for twice the longest step, and runs do too.
+  turns.Run();
+  EXPECT_FALSE(turns.order().RunsAtOnce());
+  EXPECT_EQ(turns.order().rest_end(), turns.now() + milliseconds(20));
+  turns.Wait(milliseconds(19));
+  EXPECT_EQ(turns.Begin(), 0);
+  turns.Wait(milliseconds(1));
+  EXPECT_EQ(turns.Begin(), 2);
+}
+
+TEST(TurnOrder, RestsComeAfterTenTimesTheirLength) {
+  for (const auto& [step, rest] : std::map<int, int>{{1, 5}, {2, 5}, {10, 20}, {40, 80}}) {
+    Orderly turns(2);
+    turns.SetSearching(true);
+    EXPECT_EQ(StepsUntilARest(turns, milliseconds(step), 1000), TurnOrder::kBusy * rest / step);
+    EXPECT_EQ(turns.order().rest_end(), turns.now() + milliseconds(rest)) << step;
+  }
+}
+
+TEST(TurnOrder, RestsAreNoLongerThanTheLongest) {
+  Orderly turns(2);
+  turns.SetSearching(true);
+  EXPECT_EQ(StepsUntilARest(turns, milliseconds(400), 1000), 3);
+  EXPECT_EQ(turns.order().rest_end(), turns.now() + TurnOrder::kLongestRest);
+}
+
+TEST(TurnOrder, GapsOfTheirOwnMakeRestsNeedless) {
+  Orderly turns(2);
+  turns.SetSearching(true);
+  for (int i = 0; i < 100; ++i) {
+    Turn* const step = turns.Step();
+    ASSERT_EQ(turns.Next(), step) << i;
+    turns.End(step, milliseconds(10));
+    turns.Wait(milliseconds(20));
+  }
+}
+
+// Runs that began before a rest end first: a gap has nothing running.
+TEST(TurnOrder, RestsBeginWhenNothingRuns) {
+  Orderly turns(4);
+  turns.SetSearching(true);
+  Turn* const run = turns.Run();
+  ASSERT_EQ(turns.Next(), run);
+  EXPECT_EQ(StepsUntilARest(turns, milliseconds(10), 1000), 20);
+  EXPECT_EQ(turns.order().rest_end(), TurnOrder::Clock::time_point::max());
+  turns.Run();
+  turns.Wait(milliseconds(500));
+  EXPECT_EQ(turns.Begin(), 0);
+  turns.End(run);
+  EXPECT_EQ(turns.order().rest_end(), turns.now() + milliseconds(20));
+  EXPECT_EQ(turns.Begin(), 0);
+  turns.SetSearching(false);
+  EXPECT_EQ(turns.Begin(), 2) << "nobody measures any more";
+}
+
+TEST(TurnOrder, RunsAloneNeverRest) {
+  Orderly turns(1);
+  turns.SetSearching(true);
+  for (int i = 0; i < 1000; ++i) {
+    Turn* const run = turns.Run();
+    ASSERT_EQ(turns.Next(), run);
+    turns.End(run, milliseconds(10));
+  }
+}
+
+// Random turns: limits hold at each time, and each turn that asks begins.
+TEST(TurnOrder, RandomTurns) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const int threads = 1 + static_cast<int>(random() % 5);
+    Orderly turns(threads);
+    int parties[3] = {};
+    std::vector<const Turn*> begun;
+    std::vector<Turn*> waiting;
+    const auto count = [&](Kind kind) {
+      return std::count_if(begun.begin(), begun.end(), [&](auto* t) { return t->kind == kind; });
+    };
+    for (int i = 0; i < 300 || !waiting.empty() || !begun.empty(); ++i) {
+      ASSERT_LT(i, 10'000) << "a turn never begins";
+      turns.SetSearching(random() % 4 == 0);
+      const auto what = random() % 5;
+      if (what < 2 && i < 300) {
+        waiting.push_back(random() % 2 == 0 ? turns.Run() : turns.Step(&parties[random() % 3]));
+      } else if (what == 2 && i < 300 && !waiting.empty()) {
+        const size_t leaves = random() % waiting.size();
+        turns.order().Leave(waiting[leaves]);
+        waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(leaves));
+      } else if (!begun.empty()) {
+        std::swap(begun[random() % begun.size()], begun.back());
+        turns.End(begun.back(), milliseconds(random() % 50));
+        begun.pop_back();
+      }
+      turns.Wait(milliseconds(random() % 3));
+      while (const Turn* next = turns.Next()) {
+        ASSERT_EQ(std::erase(waiting, next), 1);
+        begun.push_back(next);
+        ASSERT_LE(count(Kind::kStep), 1);
+        ASSERT_LE(count(Kind::kRun), threads);
+        if (next->kind == Kind::kStep || count(Kind::kStep) == 1) {
+          ASSERT_LE(begun.size(), threads == 1 ? 1 : 1 + threads / 2);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,54 @@
+#include "server/plans/turns.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace athanor {
+
+using Clock = TurnOrder::Clock;
+
+void Turns::Grant(Clock::time_point now) {
+  while (Turn* turn = order_.Next(now, searches_.any())) {
+    const auto begins = std::find_if(waiters_.begin(), waiters_.end(),
+                                     [&](const Waiter* waiter) { return &waiter->turn == turn; });
+    (*begins)->begins = true;
+    (*begins)->told.NotifyOne();
+    waiters_.erase(begins);
+  }
+  if (std::exchange(rest_end_, order_.rest_end()) == order_.rest_end()) return;
+  for (Waiter* waiter : waiters_) waiter->told.NotifyOne();
+}
+
+absl::Status Turns::Begin(const Turn& turn, Clock::time_point deadline) {
+  Waiter own{.turn = turn};
+  MutexLock lock(mu_);
+  order_.Ask(&own.turn);
+  waiters_.push_back(&own);
+  Clock::time_point now = Clock::now();
+  Grant(now);
+  while (!own.begins && now < deadline) {
+    const Clock::time_point until = std::min(deadline, rest_end_);
+    if (until == Clock::time_point::max()) {
+      own.told.Wait(lock);
+    } else {
+      own.told.WaitUntil(lock, until);
+    }
+    now = Clock::now();
+    if (!own.begins) Grant(now);
+  }
+  if (own.begins) return absl::OkStatus();
+  order_.Leave(&own.turn);
+  waiters_.remove(&own);
+  Grant(now);  // a step that leaves lets more runs begin
+  return absl::DeadlineExceededError(
+      "the deadline passed while other runs on the device went first");
+}
+
+void Turns::End(const Turn& turn) {
+  MutexLock lock(mu_);
+  const Clock::time_point now = Clock::now();
+  order_.End(turn, now);
+  Grant(now);
+}
+
+}  // namespace athanor

@@ -1,0 +1,116 @@
+#include "server/plans/turns.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace athanor {
+namespace {
+
+using Kind = Turns::Kind;
+using Clock = TurnOrder::Clock;
+
+constexpr Clock::time_point kNoDeadline = Clock::time_point::max();
+
+void AwaitWaiting(const Turns& turns, int64_t count) {
+  while (turns.waiting() < count) std::this_thread::yield();
+}
+
+// Engines and runners take turns for as long as each has any; steps never meet, and beside them
+// run no more than may.
+void TakeTurnsAtOnce(int threads, const Searches& searches) {
+  Turns turns(threads, &searches);
+  std::atomic<int> steps{0}, runs{0}, wrong{0};
+  const auto take = [&](const Turns::Turn& turn, std::atomic<int>& own, int most) {
+    for (int i = 0; i < 100; ++i) {
+      if (!turns.Begin(turn, kNoDeadline).ok()) ++wrong;
+      if (own.fetch_add(1) >= most) ++wrong;
+      std::this_thread::yield();
+      own.fetch_sub(1);
+      turns.End(turn);
+    }
+  };
+  int parties[3] = {};
+  std::vector<std::thread> callers;
+  for (const int& party : parties) {
+    callers.emplace_back([&, turn = Turns::Turn{Kind::kStep, &party}] { take(turn, steps, 1); });
+  }
+  for (int i = 0; i < 6; ++i) {
+    callers.emplace_back([&] { take({Kind::kRun, nullptr}, runs, threads); });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(turns.waiting(), 0);
+  EXPECT_TRUE(turns.RunsAtOnce());
+}
+
+TEST(Turns, ManyThreads) {
+  const Searches none;
+  for (int threads : {1, 2, 5}) TakeTurnsAtOnce(threads, none);
+}
+
+TEST(Turns, ManyThreadsBesideASearch) {
+  Searches searches;
+  const Searches::Work work(searches);
+  for (int threads : {1, 2}) TakeTurnsAtOnce(threads, searches);
+}
+
+TEST(Turns, EnginesThatWaitGoInOrder) {
+  const Searches none;
+  Turns turns(2, &none);
+  int parties[4] = {};
+  const Turns::Turn first{Kind::kStep, &parties[3]};
+  ASSERT_TRUE(turns.Begin(first, kNoDeadline).ok());
+  std::vector<int> order;  // guarded by the turn
+  std::vector<std::thread> engines;
+  for (int e = 0; e < 3; ++e) {
+    engines.emplace_back([&, e] {
+      const Turns::Turn own{Kind::kStep, &parties[e]};
+      EXPECT_TRUE(turns.Begin(own, kNoDeadline).ok());
+      order.push_back(e);
+      turns.End(own);
+    });
+    AwaitWaiting(turns, e + 1);
+  }
+  turns.End(first);
+  for (std::thread& engine : engines) engine.join();
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(Turns, ADeadlineEndsTheWait) {
+  const Searches none;
+  Turns turns(1, &none);
+  const Turns::Turn step{Kind::kStep, &turns}, run{Kind::kRun, nullptr};
+  ASSERT_TRUE(turns.Begin(step, Clock::now()).ok()) << "nobody is in its way";
+  EXPECT_FALSE(turns.RunsAtOnce());
+  const absl::Status late = turns.Begin(run, Clock::now() + std::chrono::milliseconds(1));
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+  EXPECT_EQ(turns.waiting(), 0);
+  turns.End(step);
+  EXPECT_TRUE(turns.Begin(run, Clock::now()).ok());
+  turns.End(run);
+}
+
+// A step that gives up lets the runs begin that it held back.
+TEST(Turns, AStepThatIsLateLetsRunsBegin) {
+  const Searches none;
+  Turns turns(4, &none);
+  const Turns::Turn step{Kind::kStep, &turns}, run{Kind::kRun, nullptr};
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(turns.Begin(run, kNoDeadline).ok());
+  std::atomic<bool> gave_up{false};
+  std::thread engine([&] {
+    EXPECT_FALSE(turns.Begin(step, Clock::now() + std::chrono::milliseconds(50)).ok());
+    gave_up = true;
+  });
+  while (turns.waiting() == 0 && !gave_up) std::this_thread::yield();
+  turns.End(run);
+  EXPECT_TRUE(turns.Begin(run, kNoDeadline).ok());
+  engine.join();
+  for (int i = 0; i < 4; ++i) turns.End(run);
+  EXPECT_TRUE(turns.RunsAtOnce());
+}
+
+}  // namespace
+}  // namespace athanor
