@@ -50,6 +50,7 @@ class Server:
         self.log = state.with_suffix(".log")
         self.address = ""
         self.http_address = ""  # the address of --http_listen
+        self.openai_address = ""  # that of --openai_listen
         self._process: subprocess.Popen | None = None
 
     def start(self, timeout: float = 60) -> Server:
@@ -74,6 +75,8 @@ class Server:
                 self.address = f"127.0.0.1:{found[1]}"
                 http = re.search(r"\bhttp_port=(\d+)", found[0])
                 self.http_address = f"127.0.0.1:{http[1]}"
+                openai = re.search(r"\bopenai_port=([1-9]\d*)", found[0])
+                self.openai_address = f"127.0.0.1:{openai[1]}" if openai else ""
                 return self
             if self._process.poll() is not None:
                 break
