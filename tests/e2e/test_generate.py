@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import pty
-import shutil
 import signal
 import subprocess
 import time
@@ -15,35 +14,14 @@ from collections.abc import Iterator
 
 import athanor
 import pytest
-from conftest import CLI, ROOT, Server, built
+import tiny_decoder
+from conftest import CLI, Server, built
+from tiny_decoder import CHARACTERS, LONGEST
 
-DATA = ROOT / "tests/tokens/testdata/llama"
-GOLDEN = json.loads((DATA / "golden.json").read_text())
+GOLDEN = json.loads((tiny_decoder.DATA / "golden.json").read_text())
 PROMPT, GREEDY = GOLDEN["ids"], GOLDEN["greedy"]
-# A token is a character: 0 is a space, 1 and 2 begin and end, 3 to 47 are a to z and A to S.
-CHARACTERS = [" ", "<s>", "</s>", *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS"]
 MESSAGES = [{"role": "user", "content": "".join(CHARACTERS[token] for token in PROMPT[1:])}]
 TEXT = "".join(CHARACTERS[token] for token in GREEDY)
-LONGEST = 1 << 16  # tokens of a prompt and its answer
-# Its messages, one behind the other, behind the first token.
-TEMPLATE = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
-
-
-def _tokenizer() -> dict:
-    """A tokenizer.json that splits a text into characters and puts <s> ahead."""
-    vocabulary = {character.replace(" ", "Ġ"): at for at, character in enumerate(CHARACTERS)}
-    added = [{"id": at, "content": CHARACTERS[at], "single_word": False, "lstrip": False,
-              "rstrip": False, "normalized": False, "special": True} for at in (1, 2)]
-    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
-            "normalizer": None,
-            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
-            "post_processor": {
-                "type": "TemplateProcessing", "pair": [],
-                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
-                           {"Sequence": {"id": "A", "type_id": 0}}],
-                "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}},
-            "decoder": {"type": "ByteLevel"},
-            "model": {"type": "BPE", "vocab": vocabulary, "merges": []}}
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +29,7 @@ def tiny(client: athanor.Client, tmp_path_factory: pytest.TempPathFactory
          ) -> Iterator[athanor.Model]:
     """The decoder with a tokenizer and a chat template."""
     folder = tmp_path_factory.mktemp("tiny-chat")
-    for path in DATA.iterdir():
-        if path.name != "golden.json" and path.suffix != ".gguf":
-            shutil.copy(path, folder)
-    # Long answers, so that there is time to stop them.
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": LONGEST}))
-    (folder / "tokenizer.json").write_text(json.dumps(_tokenizer()))
-    (folder / "tokenizer_config.json").write_text(json.dumps(
-        {"bos_token": "<s>", "eos_token": "</s>", "chat_template": TEMPLATE}))
+    tiny_decoder.write(folder)
     model = client.upload(folder, name="tiny-chat", budget="0")
     model.wait("baseline", timeout=120)
     yield model
