@@ -154,6 +154,10 @@ class Background:
         if kind is None and self._errors:
             raise self._errors[0]
 
+    def alive(self) -> bool:
+        """Reports whether no thread has ended with an error."""
+        return not self._errors
+
     def end(self) -> None:
         """Begins no further repetition; returns when the last has ended."""
         self._stop.set()
@@ -196,6 +200,24 @@ def eventually(holds: Callable[[], bool], what: str, seconds: float = 60) -> Non
     while not holds():
         assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
         time.sleep(0.02)
+
+
+def nothing_held(server: Server) -> bool:
+    """Reports whether no call and no upload is left, nor memory of either."""
+    samples = metrics(server)
+    kinds = ("uploads", "requests")
+    held = [samples[f'athanor_memory_bytes{{kind="{kind}"}}'] for kind in kinds]
+    return not any(held) and samples["athanor_calls"] == 0 == samples["athanor_uploads_running"]
+
+
+def without_sequences(model: athanor.Model) -> athanor.EngineStatus:
+    """Waits until a language model has no sequence left; its engine then."""
+    def over() -> bool:
+        engine = model.engine()
+        return not engine.running + engine.waiting + engine.paused
+
+    eventually(over, "all sequences end")
+    return model.engine()
 
 
 def bench(server: Server, *arguments: object, prefix: Sequence[str] = ()) -> dict:

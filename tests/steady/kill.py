@@ -2,7 +2,8 @@
 
 The driver keeps a ledger of what was acknowledged. After each restart: what was acknowledged is
 there, what was deleted is gone, pins hold, every answer agrees with numpy, the cache is clean, and
-no child process of the killed server lives on.
+no child process of the killed server lives on. A language model's streams end with an error where
+they are cut, and what came before it is the beginning of the answer.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import threading
 import time
 
 import athanor
+import tiny_decoder
 from harness import Background, Run, check, eventually, numbered, upload
+from http_tokens import Cut, complete
 from server_process import Server
 from verify import cache_is_clean
 
 MODELS = 8  # kept at most
+TOKENS = "tokens"  # the language model's name
+ANSWER = 300  # tokens of an answer
 
 
 @dataclasses.dataclass
@@ -45,6 +50,75 @@ class Ledger:
 
     def present(self) -> list[int]:
         return [number for number, entry in list(self.entries.items()) if entry.present]
+
+
+class Streams:
+    """What is asked of the language model, both ways, and what each prompt's answer is."""
+
+    def __init__(self, run: Run, server: Server, client: athanor.Client) -> None:
+        folder = run.folder / "decoder"
+        folder.mkdir()
+        tiny_decoder.write(folder)
+        client.upload(folder, name=TOKENS, budget="0").wait("baseline", timeout=300)
+        self._server = server
+        self.cut = 0
+        self.answers = 0  # compared, also between restarts
+        self._lock = threading.Lock()
+        shared = self._draw(run, 20)
+        prompts = [self._draw(run, 1), shared, shared + self._draw(run, 7), self._draw(run, 33)]
+        self._asked = [(prompt, self._begin(client, prompt).result()) for prompt in prompts]
+
+    @staticmethod
+    def _draw(run: Run, tokens: int) -> tuple[int, ...]:
+        return tuple(run.random.randrange(3, 48) for _ in range(tokens))
+
+    @staticmethod
+    def _begin(client: athanor.Client, prompt: tuple[int, ...]) -> athanor.Generation:
+        return client.model(TOKENS).generate(prompt, max_tokens=ANSWER, ignore_eos=True,
+                                             temperature=0, timeout=300)
+
+    def check(self, client: athanor.Client) -> None:
+        """The model is there, and answers as ever."""
+        for prompt, answer in self._asked:
+            assert self._begin(client, prompt).result().tokens == answer.tokens, prompt
+            assert complete(self._server.openai_address, TOKENS, prompt, ANSWER) == answer.text
+            self.answers += 2
+
+    def ask_http(self, killed: threading.Event) -> None:
+        """Reads one answer, unless it is cut."""
+        prompt, answer = self._choice()
+        try:
+            text = complete(self._server.openai_address, TOKENS, prompt, ANSWER)
+        except Cut:
+            if not killed.is_set():
+                raise
+            time.sleep(0.01)
+            return
+        assert text == answer.text, (prompt, text)
+        with self._lock:
+            self.answers += 1
+
+    def _choice(self) -> tuple[tuple[int, ...], athanor.GenerateResult]:
+        return self._asked[int(time.monotonic() * 1e6) % len(self._asked)]
+
+    def ask(self, client: athanor.Client, killed: threading.Event) -> None:
+        """Reads one answer, or as much of it as comes."""
+        prompt, answer = self._choice()
+        seen: list[int] = []
+        try:
+            for piece in self._begin(client, prompt):
+                seen += piece.tokens
+        except athanor.Error:
+            assert tuple(seen) == answer.tokens[:len(seen)], (prompt, seen)
+            if not killed.is_set():
+                raise
+            with self._lock:
+                self.cut += bool(seen)
+            time.sleep(0.01)
+            return
+        assert tuple(seen) == answer.tokens, (prompt, seen)
+        with self._lock:
+            self.answers += 1
 
 
 class Moment:
@@ -133,7 +207,7 @@ def _lives(pid: int) -> bool:
 
 def settle(ledger: Ledger, client: athanor.Client) -> None:
     """Compares the server with the ledger, which learns what became of cut off changes."""
-    listed = {info.name: info for info in client.models()}
+    listed = {info.name: info for info in client.models() if info.name != TOKENS}
     for number, entry in ledger.entries.items():
         name = numbered(number).name
         info = listed.pop(name, None)
@@ -162,16 +236,25 @@ def settle(ledger: Ledger, client: athanor.Client) -> None:
 
 
 def scenario(run: Run) -> None:
-    server = run.server("state", "--search_budget=exhaust")
-    ledger = Ledger()
+    server = run.server("state", "--search_budget=exhaust", "--openai_listen=127.0.0.1:0")
+    ledger, streams = Ledger(), None
     moments, answers = run.count(6, 300), 0
     for moment in range(moments):
         server.start()
         with server.client() as client:
             settle(ledger, client)
+            streams = streams or Streams(run, server, client)
+            streams.check(client)
             cache_is_clean(server)
             work = Moment(run, ledger, client)
-            with Background(work.change, work.ask, work.ask) as load:
+
+            def stream(asked: Streams = streams, work: Moment = work) -> None:
+                asked.ask(work.client, work.killed)
+
+            def stream_http(asked: Streams = streams, work: Moment = work) -> None:
+                asked.ask_http(work.killed)
+
+            with Background(work.change, work.ask, work.ask, stream, stream_http) as load:
                 time.sleep(run.random.uniform(0.02, 1.5 if moment % 5 else 4 if run.long else 1.5))
                 work.killed.set()
                 kill(server)
@@ -179,6 +262,7 @@ def scenario(run: Run) -> None:
     server.start()
     with server.client() as client:
         settle(ledger, client)
+        streams.check(client)
     cache_is_clean(server)
     assert server.stop() == 0
     run.figure("moments of kill -9", moments)
@@ -190,3 +274,6 @@ def scenario(run: Run) -> None:
     run.figure("pins that held, at each restart", ledger.pins_held)
     run.figure("answers compared after restarts", ledger.answers)
     run.figure("answers compared between them", answers)
+    run.figure("streams of tokens cut behind their first", streams.cut,
+               at_least=1 if run.long else None)
+    run.figure("streams that came whole, each as ever", streams.answers)

@@ -8,7 +8,7 @@ import threading
 import athanor
 import mlp
 import numpy as np
-from harness import Run, check, eventually, metrics, numbered, open_files, resident, upload
+from harness import Run, check, eventually, nothing_held, numbered, open_files, resident, upload
 from proxy import Proxy
 from server_process import Server
 
@@ -87,7 +87,7 @@ def scenario(run: Run) -> None:
                 check(client.model(config.name), config)
         # They were never closed from their side.
         eventually(lambda: open_files(server.pid) <= files + 2, "lost connections are closed")
-        eventually(lambda: _idle(server), "what lost clients held is given back")
+        eventually(lambda: nothing_held(server), "what lost clients held is given back")
         assert sorted(info.name for info in client.models()) == ["large", config.name]
         for end in held:
             end.close()
@@ -98,11 +98,3 @@ def scenario(run: Run) -> None:
     run.figure("resident before and after",
                f"{begin / 2**20:.1f}, {resident(server.pid) / 2**20:.1f}", "MiB")
     assert server.stop() == 0
-
-
-def _idle(server: Server) -> bool:
-    """Reports whether no call and no upload is left, nor memory of either."""
-    samples = metrics(server)
-    kinds = ("uploads", "requests")
-    held = [samples[f'athanor_memory_bytes{{kind="{kind}"}}'] for kind in kinds]
-    return not any(held) and samples["athanor_calls"] == 0 == samples["athanor_uploads_running"]

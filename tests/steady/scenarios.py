@@ -15,6 +15,7 @@ import disk
 import idle
 import kill
 import lost_clients
+import lost_streams
 import overload
 import pages
 import restart
@@ -42,6 +43,8 @@ SCENARIOS = {row.name: row for row in (
              "twice that at capacity, the rest refused, no memory growth"),
     Scenario("lost_clients", lost_clients.scenario, "connections reset, silent or unread: others "
              "are served, what was held is given back"),
+    Scenario("lost_streams", lost_streams.scenario, "streams of tokens unread, read slowly or left "
+             "at any time: others' answers are whole, what was held is given back"),
     Scenario("disk", disk.scenario, "full and read-only disks: refused by name, what serves goes "
              "on, and all is well once there is room"),
     Scenario("pages", pages.scenario, "a cache spoilt between starts: every start serves, "
@@ -53,8 +56,8 @@ SCENARIOS = {row.name: row for row in (
              "nothing compiled, nothing measured"),
     Scenario("two_servers", two_servers.scenario, "two on one cache: each kernel is compiled once, "
              "and the one that is left does the work of one that is killed"),
-    Scenario("tokens", tokens.scenario, "an hour of a language model's mixed load: each answer as "
-             "alone, no block stays taken, memory within 1 %"),
+    Scenario("tokens", tokens.scenario, "an hour of a language model's mixed load, with blocks for "
+             "half of it: each answer as alone, no block stays taken, memory within 1 %"),
     Scenario("soak", soak.scenario, "hours of everything: memory, files and cache stay"),
 )}
 

