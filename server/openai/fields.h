@@ -1,0 +1,50 @@
+// The table of a request's fields: which endpoint has them, and who reads them.
+#ifndef ATHANOR_SERVER_OPENAI_FIELDS_H_
+#define ATHANOR_SERVER_OPENAI_FIELDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/athanor/v1/generate.pb.h"
+#include "server/openai/json_body.h"
+#include "server/openai/request.h"
+
+namespace athanor {
+
+// What fields say, ahead of the prompts.
+struct FieldValues {
+  OpenAiRequest request;
+  v1::GenerateRequest settings;  // all but the prompt
+  Json prompt, messages, template_variables;
+  bool continues_last = false;
+  std::optional<int64_t> top_logprobs, best_of, max_completion_tokens;
+  bool has_stream_options = false;
+};
+
+struct Field {
+  absl::string_view name;
+  bool completions, chats;  // the endpoints that have it
+  // Reads a value that is not null; `path` names it in errors.
+  absl::Status (*read)(absl::string_view path, Json& value, FieldValues* values);
+};
+
+absl::Span<const Field> Fields();
+// Returns null if no endpoint has such a field.
+const Field* FindField(absl::string_view name);
+
+// Return INVALID_ARGUMENT naming `path` if the value has another type or is out of range.
+absl::Status ReadText(absl::string_view path, Json& value, std::string* text);
+absl::Status ReadBool(absl::string_view path, const Json& value, bool* flag);
+absl::Status ReadInt(absl::string_view path, const Json& value, int64_t low, int64_t high,
+                     int64_t* number);
+// Returns the error of a value that is not `wanted`: "a text".
+absl::Status WrongType(absl::string_view path, const Json& value, absl::string_view wanted);
+absl::Status UnknownField(absl::string_view path);
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_OPENAI_FIELDS_H_
