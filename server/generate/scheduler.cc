@@ -88,6 +88,11 @@ absl::Status Scheduler::Add(SequenceId id, SequenceRequest request) {
   sequence->stop_tokens = std::move(request.stop_tokens);
   sequence->deadline = request.deadline;
   sequence->priority = request.priority;
+  sequence->root = request.root;
+  sequence->keys = std::move(request.keys);
+  if (sequence->root.has_value()) {
+    AddKeys(*sequence->root, sequence->tokens, options_.block, &sequence->keys);
+  }
   const auto [it, added] = sequences_.try_emplace(id, std::move(sequence));
   if (!added) return absl::AlreadyExistsError(absl::StrCat("sequence ", id, " exists"));
   it->second->arrival = arrived_++;
@@ -146,22 +151,75 @@ void Scheduler::Admit() {
   if (refused_ && busy) return;
   while (Sequence* sequence = FirstWaiting()) {
     if (!MakeRoomFor(*sequence)) return;
-    waiting_.erase(sequence);
-    running_.insert(sequence);
-    sequence->running = true;
-    sequence->admitted = static_cast<int64_t>(sequence->tokens.size());
-    const int64_t blocks = BlocksFor(sequence->admitted);
-    while (static_cast<int64_t>(sequence->blocks.size()) < blocks) {
-      sequence->blocks.push_back(*pool_->Take());
-    }
+    Place(sequence);
   }
 }
 
+void Scheduler::Place(Sequence* sequence) {
+  const bool first = sequence->admitted == 0;
+  waiting_.erase(sequence);
+  running_.insert(sequence);
+  sequence->running = true;
+  sequence->awaits.reset();
+  sequence->admitted = static_cast<int64_t>(sequence->tokens.size());
+  const int64_t hits = Hits(*sequence);
+  for (int64_t block = 0; block < hits; ++block) {
+    sequence->blocks.push_back(*pool_->Find(sequence->keys[block]));
+    pool_->Share(sequence->blocks.back());
+  }
+  for (int64_t block = hits; block < BlocksFor(sequence->admitted); ++block) {
+    sequence->blocks.push_back(*pool_->Take());
+  }
+  sequence->stored = hits * options_.block;
+  sequence->computed = std::max(sequence->computed, sequence->stored);
+  if (!first || !sequence->root.has_value()) return;
+  sequence->cached = sequence->stored;
+  counts_.queried_tokens += sequence->prompt;
+  counts_.cached_tokens += sequence->cached;
+}
+
 Sequence* Scheduler::FirstWaiting() const {
-  const auto first = std::find_if(waiting_.begin(), waiting_.end(), [](const Sequence* sequence) {
-    return !sequence->paused.has_value();
+  const auto first = std::find_if(waiting_.begin(), waiting_.end(), [this](Sequence* sequence) {
+    return !sequence->paused.has_value() && !Awaits(sequence);
   });
   return first == waiting_.end() ? nullptr : *first;
+}
+
+int64_t Scheduler::Hits(const Sequence& sequence) const {
+  // The last token is computed in a block of its own.
+  const int64_t most = std::min((static_cast<int64_t>(sequence.tokens.size()) - 1) / options_.block,
+                                static_cast<int64_t>(sequence.keys.size()));
+  int64_t hits = 0;
+  while (hits < most && pool_->Find(sequence.keys[hits]).has_value()) ++hits;
+  return hits;
+}
+
+bool Scheduler::IsAboutToStore(const Sequence& sequence, int64_t block) const {
+  return sequence.running && !sequence.paused.has_value() &&
+         block < static_cast<int64_t>(sequence.keys.size()) &&
+         sequence.stored < (block + 1) * options_.block;
+}
+
+bool Scheduler::Awaits(Sequence* sequence) const {
+  if (sequence->awaits.has_value()) {
+    const auto [id, block] = *sequence->awaits;
+    const Sequence* other = Find(id);
+    if (other != nullptr && IsAboutToStore(*other, block)) return true;
+    sequence->awaits.reset();
+  }
+  const int64_t next = Hits(*sequence);
+  if ((next + 1) * options_.block >= static_cast<int64_t>(sequence->tokens.size())) return false;
+  if (next >= static_cast<int64_t>(sequence->keys.size())) return false;
+  for (const Sequence* other : running_) {
+    // Nobody waits for those that come after it.
+    if (other->priority > sequence->priority || !IsAboutToStore(*other, next) ||
+        other->keys[next] != sequence->keys[next]) {
+      continue;
+    }
+    sequence->awaits = {other->id, next};
+    return true;
+  }
+  return false;
 }
 
 bool Scheduler::MakeRoomFor(const Sequence& sequence) {
@@ -175,7 +233,11 @@ bool Scheduler::MakeRoomFor(const Sequence& sequence) {
 
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
   if (running() == options_.max_sequences) return false;
-  const int64_t needed = BlocksFor(static_cast<int64_t>(sequence.tokens.size()));
+  const int64_t hits = Hits(sequence);
+  int64_t needed = BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - hits;
+  for (int64_t block = 0; block < hits; ++block) {
+    if (pool_->IsKept(*pool_->Find(sequence.keys[block]))) ++needed;  // it is among the free ones
+  }
   return needed + running() <= pool_->free();
 }
 
@@ -294,6 +356,9 @@ void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
       ++counts_.prompt_tokens;
     }
     sequence->computed = std::max(sequence->computed, sequence->stored);
+    if (sequence->stored % options_.block == 0) {
+      NameBlock(sequence, sequence->stored / options_.block - 1);
+    }
   }
   SetInStep(step, false);
   for (const Told& outcome : told) {
@@ -312,6 +377,22 @@ void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
     } else if (sequence->generated() >= sequence->max_tokens) {
       End(sequence, Finish::kLength, absl::OkStatus());
     }
+  }
+}
+
+void Scheduler::NameBlock(Sequence* sequence, int64_t block) {
+  if (!sequence->root.has_value()) return;
+  if (block >= static_cast<int64_t>(sequence->keys.size())) {
+    AddKeys(*sequence->root, sequence->tokens, options_.block, &sequence->keys);
+  }
+  pool_->Name(sequence->blocks[block], sequence->keys[block]);
+}
+
+void Scheduler::Forget() {
+  pool_->Forget();
+  for (Sequence* sequence : running_) {
+    sequence->root.reset();
+    sequence->keys.clear();
   }
 }
 

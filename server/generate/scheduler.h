@@ -16,6 +16,11 @@
 // free, and the pool has the blocks of its tokens and one more for each sequence that runs; it
 // takes them then, and further ones as it generates.
 //
+// Sequences with a root name their blocks as they fill. One that is admitted shares the longest run
+// of blocks that the pool has for its tokens, all but the last token's, and computes the rest: a
+// block with two references is never written. If a running one is about to store the next block
+// that it lacks, it waits for that.
+//
 // Where a row needs a block and none is free, another sequence is preempted: it gives up its blocks
 // and waits again in its old order, to have all of its tokens computed anew. Its client notices
 // nothing but the time. The first in order is never preempted, so that always one comes to its end.
@@ -129,6 +134,9 @@ class Scheduler {
   // its blocks until others need them. Rows of it in a step that failed are still run again.
   void Pause(SequenceId id, SequenceTime now);
   void Resume(SequenceId id);
+  // Takes the keys of all blocks away: what computes keys and values is about to change, or has.
+  // What runs names no more blocks.
+  void Forget();
   // Returns those that ended since the last call, in that order; their blocks are free.
   std::vector<Ended> TakeEnded();
 
@@ -156,6 +164,11 @@ class Scheduler {
   void Admit();
   // Returns the sequence to admit next; null if none may be.
   Sequence* FirstWaiting() const;
+  // Returns the number of blocks that the sequence would share.
+  int64_t Hits(const Sequence& sequence) const;
+  // Reports whether the sequence waits for a block that another is about to store.
+  bool Awaits(Sequence* sequence) const;
+  bool IsAboutToStore(const Sequence& sequence, int64_t block) const;
   // Reports whether the sequence can be admitted, once it has preempted those paused that it needs
   // to.
   bool MakeRoomFor(const Sequence& sequence);
@@ -166,6 +179,9 @@ class Scheduler {
   Sequence* Victim() const;
   void Preempt(Sequence* sequence);
   void DropBlocks(Sequence* sequence);
+  // Gives it a place, the blocks that it shares, and further ones for all of its tokens.
+  void Place(Sequence* sequence);
+  void NameBlock(Sequence* sequence, int64_t block);
   Step Again();
   Step Fresh(const StepTimes& times);
   // Returns the number of prompts' rows that a step may have beside rows that decode.

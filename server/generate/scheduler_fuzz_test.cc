@@ -41,6 +41,7 @@ struct Asked {
   std::vector<int32_t> said;      // in company
   std::optional<SequenceTime> paused;
   bool was_paused = false, cancelled = false, ended = false;
+  int64_t salt = 0;            // of its cells: others' blocks of another salt are wrong
   bool alone_refused = false;  // no memory, though it ran alone
 };
 
@@ -71,7 +72,10 @@ class Fuzz {
         pool_(2 + Below(40)),
         scheduler_(options_, &pool_),
         cells_((pool_.blocks() + 1) * options_.block, kPoison),
-        hostile_(Below(3) == 0) {}
+        hostile_(Below(3) == 0),
+        rooted_(Below(3) > 0),
+        lossy_(Below(4) == 0),
+        beginnings_(4) {}
 
   // Runs so many steps, then lets all come to their end.
   void Run(int steps) {
@@ -92,7 +96,7 @@ class Fuzz {
     for (const auto& [id, asked] : asked_) EXPECT_TRUE(asked.ended) << id;
   }
   int64_t finished() const { return finished_; }
-  int64_t preemptions() const { return scheduler_.counts().preemptions; }
+  const SchedulerCounts& counts() const { return scheduler_.counts(); }
 
  private:
   static constexpr uint64_t kPoison = 0xdead;
@@ -103,9 +107,18 @@ class Fuzz {
     Asked asked;
     SequenceRequest& request = asked.request;
     const int64_t prompt = 1 + Below(Below(2) == 0 ? 4 : options_.max_model_len + 1);
-    for (int64_t i = 0; i < prompt; ++i) {
+    if (Below(2) == 0) request.prompt = beginnings_[Below(beginnings_.size())];
+    request.prompt.resize(std::min<int64_t>(prompt, Below(70)));
+    while (static_cast<int64_t>(request.prompt.size()) < prompt) {
       request.prompt.push_back(static_cast<int32_t>(Below(kVocabulary)));
     }
+    asked.salt = rooted_ ? Below(3) : 0;
+    if (asked.salt > 0) {
+      request.root = RootKey("signature", absl::StrCat(asked.salt));
+    } else {
+      asked.salt = 100 + next_id_;
+    }
+    if (Below(2) == 0) beginnings_[Below(beginnings_.size())] = request.prompt;
     request.max_tokens = Below(8) == 0 ? 1000 : 1 + Below(40);
     request.min_tokens = std::min(Below(6), request.max_tokens);
     for (int64_t i = Below(3); i > 0; --i) {
@@ -133,7 +146,9 @@ class Fuzz {
   static void RunAlone(int64_t most, Asked* asked) {
     const SequenceRequest& request = asked->request;
     uint64_t hash = 0;
-    for (size_t i = 0; i < request.prompt.size(); ++i) hash = Mix(hash, Cell(i, request.prompt[i]));
+    for (size_t i = 0; i < request.prompt.size(); ++i) {
+      hash = Mix(hash, Cell(i, request.prompt[i], asked->salt));
+    }
     while (true) {
       const auto said = static_cast<int64_t>(asked->alone.size());
       const bool may_stop = said >= request.min_tokens;
@@ -148,7 +163,7 @@ class Fuzz {
         asked->finish = Finish::kLength;
         return;
       }
-      hash = Mix(hash, Cell(request.prompt.size() + said, token));
+      hash = Mix(hash, Cell(request.prompt.size() + said, token, asked->salt));
     }
   }
 
@@ -174,15 +189,26 @@ class Fuzz {
     asked->paused.reset();
   }
 
-  static uint64_t Cell(size_t position, int32_t token) { return position * 1000 + token; }
+  static uint64_t Cell(size_t position, int32_t token, int64_t salt) {
+    return (salt * 1000 + position) * 1000 + token;
+  }
+  int32_t BlockOf(SequenceId id, int64_t position) {
+    return scheduler_.BlocksOf(id)[position / options_.block];
+  }
   uint64_t& CellAt(SequenceId id, int64_t position) {
-    const int32_t block = scheduler_.BlocksOf(id)[position / options_.block];
-    EXPECT_EQ(pool_.references(block), 1);
-    EXPECT_GT(block, 0);
-    return cells_[block * options_.block + position % options_.block];
+    return cells_[BlockOf(id, position) * options_.block + position % options_.block];
+  }
+
+  // Takes contents away that nobody refers to.
+  void Lose() {
+    if (Below(100) == 0) scheduler_.Forget();
+    if (Below(20) == 0) {
+      for (int32_t block : pool_.Shed(Below(5))) EXPECT_EQ(pool_.references(block), 0);
+    }
   }
 
   Step OneStep() {
+    if (lossy_) Lose();
     Step step = scheduler_.Next(now_, times_);
     TakeEnded();
     CheckShape(step);
@@ -195,10 +221,7 @@ class Fuzz {
                                     [&](SequenceId id) { return asked_[id].guilty; });
     const bool fails = guilty || (hostile_ && step.tables.size() > 1 && Below(30) == 0);
     const int64_t written = fails ? Below(step.rows.size() + 1) : step.rows.size();
-    for (int64_t i = 0; i < written; ++i) {
-      const Row& row = step.rows[i];
-      CellAt(step.tables[row.sequence], row.position) = Cell(row.position, row.token);
-    }
+    Write(step, written);
     for (SequenceId id : step.tables) again_.erase(id);
     if (fails) {
       if (step.tables.size() > 1) again_.insert(step.tables.begin(), step.tables.end());
@@ -208,6 +231,16 @@ class Fuzz {
     }
     TakeEnded();
     return step;
+  }
+
+  // Computes the step's first rows.
+  void Write(const Step& step, int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const Row& row = step.rows[i];
+      const SequenceId id = step.tables[row.sequence];
+      ASSERT_EQ(pool_.references(BlockOf(id, row.position)), 1) << "only its own blocks";
+      CellAt(id, row.position) = Cell(row.position, row.token, asked_[id].salt);
+    }
   }
 
   Step Refuse(const Step& step) {
@@ -222,6 +255,7 @@ class Fuzz {
     ASSERT_LE(static_cast<int64_t>(step.rows.size()), options_.max_batched_tokens);
     ASSERT_LE(static_cast<int64_t>(step.tables.size()), options_.max_sequences);
     ASSERT_TRUE(pool_.Check().ok()) << pool_.Check();
+    CheckReferences();
     std::map<SequenceId, int64_t> next;
     for (size_t i = 0; i < step.rows.size(); ++i) {
       const Row& row = step.rows[i];
@@ -245,6 +279,18 @@ class Fuzz {
       ASSERT_FALSE(sequence.running && sequence.Decodes() && !next.contains(id))
           << "sequence " << id << " starves";
       ASSERT_FALSE(step.rows.empty()) << "sequence " << id << " could run";
+    }
+  }
+
+  void CheckReferences() {
+    std::vector<int32_t> references(pool_.blocks() + 1);
+    for (const auto& [id, asked] : asked_) {
+      if (asked.ended) continue;
+      for (int32_t block : scheduler_.BlocksOf(id)) ++references[block];
+    }
+    ASSERT_EQ(references[0], 0);
+    for (int32_t block = 1; block <= pool_.blocks(); ++block) {
+      ASSERT_EQ(pool_.references(block), references[block]) << block;
     }
   }
 
@@ -276,8 +322,8 @@ class Fuzz {
     if (!asked.said.empty()) return;
     for (const auto& [earlier, other] : asked_) {
       if (earlier >= id) return;
-      ASSERT_TRUE(other.ended || other.was_paused || other.nan_at == 0 || !other.said.empty() ||
-                  scheduler_.Find(earlier)->preemptions > 0)
+      ASSERT_TRUE(rooted_ || other.ended || other.was_paused || other.nan_at == 0 ||
+                  !other.said.empty() || scheduler_.Find(earlier)->preemptions > 0)
           << earlier << " has no token yet, and " << id << " has";
     }
   }
@@ -292,7 +338,7 @@ class Fuzz {
     }
     for (auto it = asked_.begin(); it != asked_.end() && it->second.ended;) it = asked_.erase(it);
     for (int32_t block = 0; block <= pool_.blocks(); ++block) {
-      if (pool_.references(block) > 0) continue;
+      if (pool_.references(block) > 0 || pool_.IsKept(block)) continue;
       std::fill_n(cells_.begin() + block * options_.block, options_.block, kPoison);
     }
   }
@@ -307,6 +353,8 @@ class Fuzz {
         ++finished_;
         ASSERT_EQ(ended.finish, asked.finish) << who;
         ASSERT_EQ(asked.said.size(), asked.alone.size()) << who;
+        ASSERT_EQ(ended.cached_tokens % options_.block, 0) << who;
+        ASSERT_LT(ended.cached_tokens, static_cast<int64_t>(asked.request.prompt.size())) << who;
         return;
       case absl::StatusCode::kUnavailable:
         ASSERT_TRUE(asked.guilty) << who << " is not to blame";
@@ -337,8 +385,11 @@ class Fuzz {
   BlockPool pool_;
   Scheduler scheduler_;
   StepTimes times_;
-  std::vector<uint64_t> cells_;  // the memory of keys and values
-  const bool hostile_;           // cancels, deadlines, failures and NaN occur
+  std::vector<uint64_t> cells_;                   // the memory of keys and values
+  const bool hostile_;                            // cancels, deadlines, failures and NaN occur
+  const bool rooted_;                             // some sequences share blocks
+  const bool lossy_;                              // keys and kept blocks get lost
+  std::vector<std::vector<int32_t>> beginnings_;  // of prompts
   bool draining_ = false;
   SequenceTime now_ = SequenceTime(std::chrono::hours(1));
   SequenceId next_id_ = 0;
@@ -350,16 +401,20 @@ class Fuzz {
 TEST(SchedulerFuzzTest, EachSequenceSaysWhatItSaysAlone) {
   const char* asked = std::getenv("ATHANOR_SEQUENCE_STEPS");
   const int64_t steps = asked == nullptr ? 100'000 : std::atoll(asked);
-  int64_t finished = 0, preemptions = 0;
+  int64_t finished = 0, preemptions = 0, cached = 0;
   for (uint32_t seed = 0; seed * 300 < steps && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Fuzz fuzz(seed);
     fuzz.Run(300);
     finished += fuzz.finished();
-    preemptions += fuzz.preemptions();
+    preemptions += fuzz.counts().preemptions;
+    cached += fuzz.counts().cached_tokens;
   }
   EXPECT_GT(finished, steps / 10) << "most of them end well";
   EXPECT_GT(preemptions, steps / 100);
+  EXPECT_GT(cached, steps / 10);
+  RecordProperty("preemptions", absl::StrCat(preemptions));
+  RecordProperty("cached", absl::StrCat(cached));
   RecordProperty("finished", absl::StrCat(finished));
 }
 

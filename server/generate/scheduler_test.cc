@@ -233,6 +233,129 @@ TEST_F(SchedulerTest, ThoseWhoGainedMoreAndGaveUpLessGoFirst) {
   EXPECT_THAT(scheduler.Next(now_, times_).tables, ElementsAre(3)) << "nobody is admitted";
 }
 
+// Prompts with roots, which share blocks of 4.
+class SharingTest : public SchedulerTest {
+ protected:
+  static SequenceRequest Rooted(int tokens, int64_t max_tokens = 4, const char* salt = "") {
+    SequenceRequest request = Prompt(tokens, max_tokens);
+    request.root = RootKey("signature", salt);
+    return request;
+  }
+  // Runs steps until all have ended; returns the number of their rows.
+  int64_t RunAll() {
+    int64_t rows = 0;
+    while (scheduler_.running() + scheduler_.waiting() > 0) {
+      rows += static_cast<int64_t>(Run().size());
+    }
+    return rows;
+  }
+};
+
+TEST_F(SharingTest, AnEqualBeginningIsComputedOnce) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(11, 1)).ok());
+  EXPECT_EQ(RunAll(), 11);
+  EXPECT_EQ(pool_.kept(), 2) << "two whole blocks";
+  EXPECT_EQ(pool_.free(), 10);
+  ASSERT_TRUE(scheduler_.Add(2, Rooted(11, 1)).ok());
+  EXPECT_THAT(Run(),
+              ElementsAre(Row{0, 8, 108, false}, Row{0, 9, 109, false}, Row{0, 10, 110, true}));
+  const std::vector<Ended> ended = scheduler_.TakeEnded();
+  EXPECT_EQ(ended[0].cached_tokens, 0);
+  EXPECT_EQ(ended[1].cached_tokens, 8);
+  EXPECT_EQ(scheduler_.counts().queried_tokens, 22);
+  EXPECT_EQ(scheduler_.counts().cached_tokens, 8);
+  EXPECT_EQ(scheduler_.counts().prompt_tokens, 14);
+}
+
+TEST_F(SharingTest, TheLastTokenIsComputedInABlockOfItsOwn) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(8, 1)).ok());
+  EXPECT_EQ(RunAll(), 8);
+  ASSERT_TRUE(scheduler_.Add(2, Rooted(8, 2)).ok());
+  EXPECT_EQ(scheduler_.Next(now_, times_).rows.size(), 4u);
+  EXPECT_NE(scheduler_.BlocksOf(2)[1], pool_.Find(scheduler_.Find(2)->keys[1]));
+}
+
+TEST_F(SharingTest, GeneratedTokensAreSharedToo) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(3, 6)).ok());
+  RunAll();  // 100 to 102, then 7 six times, of which the last is not computed
+  SequenceRequest next = Rooted(3, 1);
+  next.prompt.insert(next.prompt.end(), 6, 7);
+  next.prompt.push_back(9);
+  ASSERT_TRUE(scheduler_.Add(2, next).ok());
+  EXPECT_EQ(RunAll(), 2) << "of 10: two blocks are there";
+}
+
+TEST_F(SharingTest, OthersSaltsAndRootlessOnesShareNothing) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(8, 1, "mine")).ok());
+  ASSERT_TRUE(scheduler_.Add(2, Rooted(8, 1, "yours")).ok());
+  ASSERT_TRUE(scheduler_.Add(3, Prompt(8, 1)).ok());
+  EXPECT_EQ(RunAll(), 24);
+  EXPECT_EQ(scheduler_.counts().queried_tokens, 16);
+}
+
+TEST_F(SharingTest, ThoseThatBeginEquallyWaitForTheOneThatComputesIt) {
+  for (int id = 1; id < 4; ++id) ASSERT_TRUE(scheduler_.Add(id, Rooted(14, 2)).ok());
+  ASSERT_TRUE(scheduler_.Add(4, Prompt(1, 2)).ok());
+  int64_t rows = static_cast<int64_t>(Run().size());
+  EXPECT_EQ(scheduler_.running(), 2) << "the fourth has another prompt";
+  rows += RunAll();
+  EXPECT_EQ(rows, (14 + 1) + 2 * (2 + 1) + (1 + 1));
+}
+
+TEST_F(SharingTest, NobodyWaitsForAPausedOneOrForALaterOne) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(20, 2)).ok());
+  Run();
+  ASSERT_TRUE(scheduler_.Add(2, Rooted(20, 2)).ok());
+  Run();
+  EXPECT_FALSE(scheduler_.Find(2)->running) << "it waits for the first";
+  scheduler_.Pause(1, now_);
+  EXPECT_EQ(Run().size(), 4u) << "16 of 20 are stored";
+  EXPECT_TRUE(scheduler_.Find(2)->running);
+
+  SchedulerOptions options = kSmall;
+  options.max_batched_tokens = 4;
+  BlockPool pool(100);
+  Scheduler scheduler(options, &pool);
+  SequenceRequest urgent = Rooted(20, 2);
+  urgent.priority = 1;
+  ASSERT_TRUE(scheduler.Add(1, Rooted(20, 2)).ok());
+  scheduler.Done(scheduler.Next(now_, times_), {});
+  ASSERT_TRUE(scheduler.Add(2, urgent).ok());
+  ASSERT_TRUE(scheduler.Add(3, Rooted(20, 2)).ok());
+  scheduler.Next(now_, times_);
+  EXPECT_TRUE(scheduler.Find(2)->running);
+  EXPECT_FALSE(scheduler.Find(3)->running);
+}
+
+TEST_F(SharingTest, APreemptedOneFindsItsBlocks) {
+  ASSERT_TRUE(scheduler_.Add(1, Prompt(1, 20)).ok());
+  ASSERT_TRUE(scheduler_.Add(2, Rooted(6, 20)).ok());
+  for (int i = 0; i < 5; ++i) Run();  // the second has 6 + 5 tokens, of which 10 are stored
+  scheduler_.Refused(scheduler_.Next(now_, times_), absl::ResourceExhaustedError("no memory"));
+  EXPECT_FALSE(scheduler_.Find(2)->running);
+  EXPECT_EQ(pool_.kept(), 2);
+  Run();
+  scheduler_.Cancel(1, absl::CancelledError("left"));
+  EXPECT_EQ(Run().size(), 3u) << "8 of 11 are there";
+  EXPECT_EQ(scheduler_.Find(2)->cached, 0) << "at its first admission there was nothing";
+  EXPECT_EQ(scheduler_.counts().recomputed_tokens, 2);
+}
+
+TEST_F(SharingTest, WhatIsForgottenIsComputedAnewAndNotNamedByWhatRuns) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(8, 1)).ok());
+  RunAll();
+  ASSERT_TRUE(scheduler_.Add(2, Rooted(20, 20)).ok());
+  Run();
+  EXPECT_EQ(scheduler_.counts().cached_tokens, 8);
+  scheduler_.Forget();
+  Run();
+  ASSERT_TRUE(scheduler_.Add(3, Rooted(9, 1)).ok());
+  EXPECT_EQ(Run().size(), 8u) << "the second's token, and 7 of 9";
+  Run();
+  EXPECT_EQ(scheduler_.counts().cached_tokens, 8);
+  EXPECT_EQ(pool_.kept(), 2) << "the third names what it computes";
+}
+
 TEST_F(SchedulerTest, AStepWithoutMemoryComesAgainWithoutTheLastUntilOneIsAlone) {
   for (int id = 1; id < 4; ++id) ASSERT_TRUE(scheduler_.Add(id, Prompt(2)).ok());
   std::vector<std::vector<SequenceId>> steps;

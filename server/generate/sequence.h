@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -62,6 +63,9 @@ struct Sequence {
   SequenceTime deadline;
   int64_t priority = 100;
 
+  std::optional<BlockKey> root;
+  std::vector<BlockKey> keys;  // of its first blocks: with a root, at least of those of the prompt
+
   int64_t stored = 0;    // number of tokens whose keys and values are in the blocks
   int64_t computed = 0;  // the most that `stored` was: further rows are computed for the first time
   int64_t cached = 0;    // number of the prompt's tokens found in the pool at the first admission
@@ -71,6 +75,9 @@ struct Sequence {
   int64_t admitted = 0;                // number of its tokens at the last admission
   std::optional<SequenceTime> paused;  // since when
   SequenceTime end;                    // of its deadline or its pause, the earlier one
+  // While it waits: a running sequence, and the number of a block that it is about to store, which
+  // this one will share.
+  std::optional<std::pair<SequenceId, int64_t>> awaits;
   bool in_step = false;                // a step with rows of it is running
   std::optional<absl::Status> failed;  // ends with this once its step has run
 };
