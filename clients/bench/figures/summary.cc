@@ -340,7 +340,10 @@ class Summary {
   void AddSteady() {
     out_["steady"] = json();
     const Phase& phase = options_.phases[0];
-    if (options_.phases.size() > 1 || phase.rate != phase.rate_end || answered_ < kWindows) return;
+    if (options_.phases.size() > 1 || phase.rate != phase.rate_end ||
+        options_.arrival == Arrival::kTrace || answered_ < kWindows) {
+      return;
+    }
     const auto window = [&](int64_t ns) {
       return std::clamp(static_cast<int>(Seconds(ns) / result_.seconds * kWindows), 0,
                         kWindows - 1);

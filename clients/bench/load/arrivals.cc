@@ -9,7 +9,7 @@ namespace athanor::bench {
 namespace {
 
 // Indexed by the value of the enum.
-constexpr absl::string_view kNames[] = {"closed", "fixed", "poisson", "gamma"};
+constexpr absl::string_view kNames[] = {"closed", "fixed", "poisson", "gamma", "trace"};
 
 double CallsOf(const Phase& phase) { return phase.seconds * (phase.rate + phase.rate_end) / 2; }
 
@@ -52,7 +52,13 @@ Arrivals::Arrivals(Arrival arrival, double burstiness, std::vector<Phase> phases
       gamma_(arrival == Arrival::kGamma ? burstiness : 1,
              arrival == Arrival::kGamma ? 1 / burstiness : 1) {}
 
+Arrivals::Arrivals(std::vector<double> due) : arrival_(Arrival::kTrace), due_(std::move(due)) {}
+
 std::optional<Arrivals::Due> Arrivals::Next() {
+  if (arrival_ == Arrival::kTrace) {
+    if (next_ == due_.size()) return std::nullopt;
+    return Due{due_[next_++], 0};
+  }
   calls_ += Gap();
   while (phase_ < phases_.size() && calls_ >= CallsOf(phases_[phase_])) {
     calls_ -= CallsOf(phases_[phase_]);

@@ -3,6 +3,10 @@
 //   Arrivals arrivals(Arrival::kPoisson, 1, {{.seconds = 60, .rate = 100, .rate_end = 500}}, seed);
 //   while (std::optional<Arrivals::Due> due = arrivals.Next()) ...
 //
+// A trace's calls are due when it says:
+//
+//   Arrivals arrivals({0, 0.25, 0.25, 3});
+//
 // Draws gaps at a rate of one and stretches each by the rate at its time (the time change of an
 // inhomogeneous renewal process), so that a ramp keeps its kind of arrivals. Not thread-safe.
 #ifndef ATHANOR_CLIENTS_BENCH_LOAD_ARRIVALS_H_
@@ -23,6 +27,7 @@ enum class Arrival : uint8_t {
   kFixed,    // equal gaps, the first call at 0
   kPoisson,  // exponential gaps
   kGamma,  // gamma-distributed gaps with shape `burstiness`; below 1 they are burstier than Poisson
+  kTrace,  // times from a file
 };
 
 absl::string_view ArrivalName(Arrival arrival);  // "closed"
@@ -41,8 +46,10 @@ double ExpectedCalls(absl::Span<const Phase> phases);
 
 class Arrivals {
  public:
-  // REQUIRES: not kClosed; burstiness > 0; seconds > 0 and rates >= 0.
+  // REQUIRES: neither kClosed nor kTrace; burstiness > 0; seconds > 0 and rates >= 0.
   Arrivals(Arrival arrival, double burstiness, std::vector<Phase> phases, uint64_t seed);
+  // kTrace: calls are due at these seconds, which do not descend, all in one phase.
+  explicit Arrivals(std::vector<double> due);
 
   struct Due {
     double seconds;  // since the first phase began
@@ -55,6 +62,8 @@ class Arrivals {
   double Gap();
 
   const Arrival arrival_;
+  const std::vector<double> due_;  // of kTrace
+  size_t next_ = 0;                // of due_
   const std::vector<Phase> phases_;
   std::mt19937_64 random_;
   std::gamma_distribution<double> gamma_;

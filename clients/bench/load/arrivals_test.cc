@@ -100,8 +100,21 @@ TEST(ArrivalsTest, NoRateIsNoCall) {
   EXPECT_TRUE(All(Arrival::kPoisson, 1, {}).empty());
 }
 
+TEST(ArrivalsTest, ATracesCallsAreDueWhenItSays) {
+  Arrivals arrivals({0, 0.25, 0.25, 3});
+  for (double seconds : {0.0, 0.25, 0.25, 3.0}) {
+    const std::optional<Arrivals::Due> due = arrivals.Next();
+    ASSERT_TRUE(due.has_value());
+    EXPECT_EQ(due->seconds, seconds);
+    EXPECT_EQ(due->phase, 0);
+  }
+  EXPECT_FALSE(arrivals.Next().has_value());
+  EXPECT_FALSE(Arrivals(std::vector<double>()).Next().has_value());
+}
+
 TEST(ArrivalsTest, NamesReadBack) {
-  for (Arrival arrival : {Arrival::kClosed, Arrival::kFixed, Arrival::kPoisson, Arrival::kGamma}) {
+  for (Arrival arrival :
+       {Arrival::kClosed, Arrival::kFixed, Arrival::kPoisson, Arrival::kGamma, Arrival::kTrace}) {
     EXPECT_EQ(FindArrival(ArrivalName(arrival)), arrival);
   }
   EXPECT_EQ(FindArrival("uniform"), std::nullopt);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -23,8 +24,10 @@ namespace {
 constexpr auto kPauseAfterFailure = std::chrono::milliseconds(10);
 // Calls due before the end may still be sent this long after it.
 constexpr int64_t kEndGraceNs = 100'000'000;
+// Many calls of a trace may be due at its beginning.
+constexpr double kShortestRun = 1e-3;
 constexpr int kMostConnections = 1024, kMostCallers = 100'000;
-constexpr double kMostSeconds = 7 * 86'400.0, kMostRate = 1e6;
+constexpr double kMostSeconds = 7 * 86'400.0;
 
 int64_t ToNs(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e9)); }
 
@@ -44,7 +47,7 @@ class OpenLoop {
       const std::optional<Arrivals::Due> due = arrivals.Next();
       if (!due.has_value()) break;
       if (calls == most_calls_) {
-        *seconds = due->seconds;
+        *seconds = std::max(due->seconds, kShortestRun);
         break;
       }
       const int64_t due_ns = ToNs(due->seconds);
@@ -52,6 +55,7 @@ class OpenLoop {
       Slot* slot = Acquire(end_ns);
       const Sender::Done done = [this](Slot* used, bool) { Release(used); };
       if (slot != nullptr && sender_->Send(slot, due_ns, due->phase, done)) continue;
+      sender_->Skip();
       ++not_sent[due->phase];
       if (slot != nullptr) Release(slot);
     }
@@ -96,7 +100,8 @@ class OpenLoop {
 // `concurrency` callers, each with one call out.
 class ClosedLoop {
  public:
-  ClosedLoop(Sender* sender, int64_t most_calls) : sender_(sender), most_calls_(most_calls) {}
+  ClosedLoop(Sender* sender, int64_t most_calls, absl::Duration think = absl::ZeroDuration())
+      : sender_(sender), most_calls_(most_calls), think_(absl::ToChronoNanoseconds(think)) {}
 
   // Returns false when it ended because of `most_calls`.
   bool Run(absl::Span<const Phase> phases) {
@@ -118,10 +123,6 @@ class ClosedLoop {
   struct Caller {
     Slot* slot;
     bool running = false;
-  };
-  struct Pause {
-    Clock::time_point end;
-    int caller;
   };
 
   void BeginPhase(int phase, int concurrency) {
@@ -146,13 +147,14 @@ class ClosedLoop {
   void CallUntil(Clock::time_point end) {
     MutexLock lock(mu_);
     while (Clock::now() < end && !(full_ && running_ == 0)) {
-      const bool due = !pauses_.empty() && pauses_.front().end <= Clock::now();
+      const auto first = pauses_.begin();
+      const bool due = first != pauses_.end() && first->first <= Clock::now();
       if (!due) {
-        changed_.WaitUntil(lock, pauses_.empty() ? end : std::min(end, pauses_.front().end));
+        changed_.WaitUntil(lock, first == pauses_.end() ? end : std::min(end, first->first));
         continue;
       }
-      const int caller = pauses_.front().caller;
-      pauses_.pop_front();
+      const int caller = first->second;
+      pauses_.erase(first);
       lock.Unlock();
       CallOrStop(caller);
       lock.Lock();
@@ -162,7 +164,8 @@ class ClosedLoop {
 
   // Drops the pauses: the next phase starts its callers anew.
   void EndPauses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    for (; !pauses_.empty(); pauses_.pop_front()) Stop(pauses_.front().caller);
+    for (const auto& [end, caller] : pauses_) Stop(caller);
+    pauses_.clear();
   }
 
   // Sends the caller's next call, unless the phase is over or the limit is reached.
@@ -178,10 +181,11 @@ class ClosedLoop {
       phase = phase_;
     }
     const auto done = [this, caller](Slot*, bool answered) {
-      if (answered) return CallOrStop(caller);
+      const Clock::duration pause = answered ? think_ : kPauseAfterFailure;
+      if (pause <= Clock::duration::zero()) return CallOrStop(caller);
       MutexLock lock(mu_);
       if (stopped_) return Stop(caller);
-      pauses_.push_back({Clock::now() + kPauseAfterFailure, caller});
+      pauses_.emplace(Clock::now() + pause, caller);
       changed_.NotifyOne();
     };
     sender_->SendNow(slot, phase, done);
@@ -195,6 +199,7 @@ class ClosedLoop {
 
   Sender* const sender_;
   const int64_t most_calls_;
+  const Clock::duration think_;
   Mutex mu_;
   CondVar changed_;
   int phase_ ABSL_GUARDED_BY(mu_) = 0;
@@ -204,7 +209,7 @@ class ClosedLoop {
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool full_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Caller> callers_ ABSL_GUARDED_BY(mu_);
-  std::deque<Pause> pauses_ ABSL_GUARDED_BY(mu_);  // ordered by end
+  std::multimap<Clock::time_point, int> pauses_ ABSL_GUARDED_BY(mu_);  // callers, by when they end
 };
 
 // Returns when the last call ended, in seconds; above 0.
@@ -275,6 +280,11 @@ absl::Status CheckLoadOptions(const LoadOptions& options) {
     return Bad("--timeout",
                absl::StrCat(absl::FormatDuration(options.timeout), "; must be above 0"));
   }
+  if (options.think < absl::ZeroDuration() || (open && options.think > absl::ZeroDuration())) {
+    return Bad("--think", absl::StrCat(absl::FormatDuration(options.think),
+                                       "; must be 0 or more, and is for closed loops: leave out "
+                                       "--rate and --trace"));
+  }
   return absl::OkStatus();
 }
 
@@ -323,12 +333,14 @@ LoadResult Load::Run(absl::Span<const Phase> phases, uint64_t seed, int64_t firs
   double seconds = TotalSeconds(phases);
   bool ended = false;
   if (options_.arrival == Arrival::kClosed) {
-    ended = !ClosedLoop(&sender, options_.most_calls).Run(phases);
+    ended = !ClosedLoop(&sender, options_.most_calls, options_.think).Run(phases);
   } else {
     OpenLoop loop(&sender, options_.most_outstanding, options_.most_calls);
-    not_sent = loop.Run(
-        Arrivals(options_.arrival, options_.burstiness, {phases.begin(), phases.end()}, seed),
-        phases, &seconds);
+    Arrivals arrivals =
+        options_.arrival == Arrival::kTrace
+            ? Arrivals(options_.due)
+            : Arrivals(options_.arrival, options_.burstiness, {phases.begin(), phases.end()}, seed);
+    not_sent = loop.Run(std::move(arrivals), phases, &seconds);
   }
   LoadResult result = sender.Collect();
   result.not_sent = std::move(not_sent);

@@ -4,7 +4,8 @@
 //   LoadResult result = (*load)->Run(options.phases, options.seed);
 //
 // Open loop: calls are due by Arrivals, independently of answers. Closed loop: each of
-// `concurrency` callers sends its next call when the last one is answered. Latency counts from when
+// `concurrency` callers sends its next call when the last one is answered, and its time to think
+// is over. Latency counts from when
 // a call was due, so that it shows a stall of the server or of the generator ("coordinated
 // omission", Tene).
 //
@@ -32,6 +33,7 @@ namespace athanor::bench {
 
 // Limit on the calls of a run; each is kept, with 80 bytes, until the figures are made.
 inline constexpr int64_t kMostCalls = 20'000'000;
+inline constexpr double kMostRate = 1e6;  // calls per second
 // The limit of kTokens, whose calls also keep a time for each chunk.
 inline constexpr int64_t kMostStreams = 1'000'000;
 constexpr int64_t MostCallsOf(Answers answers) {
@@ -45,8 +47,10 @@ struct LoadOptions {
   std::string model, version;
   std::vector<client::InferRequest> requests;  // sent in rotation; of kTensors
   Arrival arrival = Arrival::kClosed;
-  double burstiness = 1;  // for kGamma
+  double burstiness = 1;    // for kGamma
+  std::vector<double> due;  // for kTrace: seconds, within the one phase
   std::vector<Phase> phases;
+  absl::Duration think;  // closed loop: a caller's pause between an answer and its next call
   int64_t most_calls = kMostCalls;  // a run ends when it has sent so many
   int64_t warmups = 0;              // calls before the measured ones; no figure counts them
   uint64_t seed = 0;

@@ -176,6 +176,52 @@ TEST(LoadTest, NoCallOfAClosedLoopIsTooLateToBeSent) {
   EXPECT_EQ(result->calls.size(), 5u);
 }
 
+TEST(LoadTest, ACallerThinksBetweenItsCalls) {
+  FakeServer server;
+  LoadOptions options = LoadOf(server);
+  options.think = absl::Milliseconds(20);
+  options.phases = {{.seconds = 3600, .concurrency = 2}};
+  options.most_calls = 6;
+  const auto result = RunLoad(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->calls.size(), 6u);
+  // Each call but a caller's first is due no sooner than 20 ms behind the end of one before it.
+  int64_t pairs = 0;
+  for (const CallRecord& a : result->calls) {
+    for (const CallRecord& b : result->calls) pairs += b.due_ns >= a.done_ns + 20'000'000;
+  }
+  EXPECT_GE(pairs, 4);
+  EXPECT_LE(result->most_outstanding, 2);
+}
+
+TEST(LoadTest, ARunEndsThoughACallerStillThinks) {
+  FakeServer server;
+  LoadOptions options = LoadOf(server);
+  options.think = absl::Hours(1);
+  options.phases = {{.seconds = 0.1, .concurrency = 3}, {.seconds = 0.1, .concurrency = 2}};
+  const auto result = RunLoad(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GE(result->calls.size(), 3u);
+  EXPECT_LE(result->calls.size(), 5u);  // a new phase begins its callers anew
+}
+
+TEST(LoadTest, ATracesCallsAreDueWhenItSays) {
+  FakeServer server;
+  LoadOptions options = LoadOf(server);
+  options.arrival = Arrival::kTrace;
+  options.due = {0, 0.01, 0.01, 0.05};
+  options.phases = {{1, 4, 4}};
+  const auto result = RunLoad(options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->calls.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(result->calls[i].due_ns, static_cast<int64_t>(options.due[i] * 1e9));
+  }
+  EXPECT_EQ(result->seconds, 1);
+  options.most_calls = 2;
+  EXPECT_EQ(RunLoad(options)->calls.size(), 2u);
+}
+
 TEST(LoadTest, WarmUpCallsAreNotCounted) {
   FakeServer server;
   LoadOptions options = Open(server, 100, 0.1);
@@ -281,6 +327,8 @@ TEST(LoadTest, OptionsThatMakeNoRunAreRefusedByTheirFlag) {
       {"--model", [](LoadOptions* o) { o->model.clear(); }},
       {"--server", [](LoadOptions* o) { o->address.clear(); }},
       {"--requests", [](LoadOptions* o) { o->requests.clear(); }},
+      {"--think", [](LoadOptions* o) { o->think = absl::Seconds(1); }},
+      {"--think", [](LoadOptions* o) { o->think = -absl::Seconds(1); }},
       {"--num_prompts", [](LoadOptions* o) { o->most_calls = 0; }},
       {"--num_prompts", [](LoadOptions* o) { o->most_calls = kMostCalls + 1; }},
   };

@@ -58,6 +58,8 @@ class Sender {
   // Begins a call. `done` runs on a thread of the backend and must not block. Returns false, and
   // sends nothing, if the call's time is already over.
   [[nodiscard]] bool Send(Slot* slot, int64_t due_ns, int phase, const Done& done);
+  // Counts a call that is not sent, so that those behind it keep their numbers.
+  void Skip() { ++next_number_; }
   // Begins a call that is due now, so never too late.
   void SendNow(Slot* slot, int phase, const Done& done);
 
