@@ -68,6 +68,11 @@ class FakeOpenAi {
     MutexLock lock(mu_);
     return requests_;
   }
+  // Returns the header of the latest call.
+  std::string authorization() {
+    MutexLock lock(mu_);
+    return authorization_;
+  }
 
   std::string models =
       R"({"data": [{"id": "llm", "owned_by": "fake", "meta": {"n_vocab": 90, "n_ctx": 50}}]})";
@@ -83,6 +88,7 @@ class FakeOpenAi {
     {
       MutexLock lock(mu_);
       requests_.push_back(asked);
+      authorization_ = request.get_header_value("Authorization");
     }
     ++calls;
     closing += request.get_header_value("Connection") == "close";
@@ -103,6 +109,7 @@ class FakeOpenAi {
   std::thread thread_;
   Mutex mu_;
   std::vector<nlohmann::json> requests_ ABSL_GUARDED_BY(mu_);
+  std::string authorization_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor::bench

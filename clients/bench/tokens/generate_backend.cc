@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "clients/bench/tokens/conversation.h"
 #include "clients/bench/tokens/stream_collector.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/athanor/v1/generate.grpc.pb.h"
@@ -60,6 +61,7 @@ class Reader final : public grpc::ClientReadReactor<v1::GenerateResponse> {
     if (!ok) return;
     const Clock::time_point now = Clock::now();
     if (message_.tokens_size() > 0) stream_.Chunk(now, message_.tokens_size());
+    stream_.Piece(message_.text(), message_.tokens());
     if (message_.finish() != v1::FINISH_UNSPECIFIED) {
       const v1::Usage& usage = message_.usage();
       stream_.Usage({usage.prompt_tokens(), usage.cached_tokens(), usage.generated_tokens(),
@@ -101,7 +103,7 @@ class Reader final : public grpc::ClientReadReactor<v1::GenerateResponse> {
 
 class GenerateCall final : public Call {
  public:
-  explicit GenerateCall(const Shared& shared) : shared_(shared) {
+  explicit GenerateCall(const Shared& shared) : shared_(shared), conversation_(&shared.prompts) {
     request_.set_model(shared.options.model);
     request_.set_version(shared.options.version);
     request_.set_ignore_eos(shared.options.ignore_eos);
@@ -110,20 +112,22 @@ class GenerateCall final : public Call {
 
   void Prepare(uint64_t seed, int64_t number) override {
     number_ = number;
-    Prompt prompt = MakePrompt(shared_.prompts, seed, number);
+    const Prompt& prompt = conversation_.Next(seed, number);
     stream_.Begin({static_cast<int64_t>(prompt.tokens.size()), prompt.output_tokens,
-                   shared_.options.ignore_eos, shared_.prompts.max_model_len});
+                   shared_.options.ignore_eos, shared_.prompts.max_model_len,
+                   conversation_.keeps()});
     ending_ = {};
     request_.set_max_tokens(prompt.output_tokens);
     if (!prompt.tokens.empty()) {
       request_.mutable_tokens()->mutable_ids()->Assign(prompt.tokens.begin(), prompt.tokens.end());
     } else if (shared_.prompts.chat) {
       request_.clear_chat();
-      v1::ChatMessage* message = request_.mutable_chat()->add_messages();
-      message->set_role("user");
-      message->set_content(std::move(prompt.text));
+      for (size_t i = 0; i < prompt.before.size(); ++i) {
+        AddMessage(i % 2 == 0 ? "user" : "assistant", prompt.before[i]);
+      }
+      AddMessage("user", prompt.text);
     } else {
-      request_.set_text(std::move(prompt.text));
+      request_.set_text(prompt.text);
     }
   }
 
@@ -134,12 +138,20 @@ class GenerateCall final : public Call {
 
   void Tell(Clock::time_point start, CallRecord* record, std::string* plan_id) override {
     stream_.Tell(start, record);
+    if (conversation_.keeps()) conversation_.Keep(stream_.TakeAnswer());
     record->queue_us = ending_.times.started_us();
     *plan_id = ending_.plan_id;
   }
 
  private:
+  void AddMessage(const char* role, const std::string& content) {
+    v1::ChatMessage* message = request_.mutable_chat()->add_messages();
+    message->set_role(role);
+    message->set_content(content);
+  }
+
   const Shared& shared_;
+  Conversation conversation_;
   int64_t number_ = 0;
   v1::GenerateRequest request_;
   StreamCollector stream_;

@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "clients/bench/tokens/conversation.h"
 #include "clients/bench/tokens/openai_stream.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "nlohmann/json.hpp"
@@ -110,12 +111,13 @@ struct Shared {
 
 class OpenAiCall final : public Call {
  public:
-  explicit OpenAiCall(const Shared& shared) : shared_(shared) {}
+  explicit OpenAiCall(const Shared& shared) : shared_(shared), conversation_(&shared.prompts) {}
 
   void Prepare(uint64_t seed, int64_t number) override {
-    Prompt prompt = MakePrompt(shared_.prompts, seed, number);
+    const Prompt& prompt = conversation_.Next(seed, number);
     collector_.Begin({static_cast<int64_t>(prompt.tokens.size()), prompt.output_tokens,
-                      shared_.options.ignore_eos, shared_.prompts.max_model_len});
+                      shared_.options.ignore_eos, shared_.prompts.max_model_len,
+                      conversation_.keeps()});
     json body = {{"model", shared_.options.model},
                  {"max_tokens", prompt.output_tokens},
                  {"temperature", shared_.options.temperature},
@@ -124,7 +126,12 @@ class OpenAiCall final : public Call {
     // Not part of OpenAI's own protocol, but of those of the servers that are measured.
     if (shared_.options.ignore_eos) body["ignore_eos"] = true;
     if (shared_.prompts.chat) {
-      body["messages"] = json::array({{{"role", "user"}, {"content", prompt.text}}});
+      json& messages = body["messages"] = json::array();
+      for (size_t i = 0; i < prompt.before.size(); ++i) {
+        messages.push_back(
+            {{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", prompt.before[i]}});
+      }
+      messages.push_back({{"role", "user"}, {"content", prompt.text}});
     } else if (prompt.tokens.empty()) {
       body["prompt"] = prompt.text;
     } else {
@@ -152,6 +159,7 @@ class OpenAiCall final : public Call {
 
   void Tell(Clock::time_point start, CallRecord* record, std::string* plan_id) override {
     collector_.Tell(start, record);
+    if (conversation_.keeps()) conversation_.Keep(collector_.TakeAnswer());
     plan_id->clear();
   }
 
@@ -198,6 +206,7 @@ class OpenAiCall final : public Call {
   }
 
   const Shared& shared_;
+  Conversation conversation_;
   httplib::Request request_;
   StreamCollector collector_;
 };

@@ -1,5 +1,6 @@
 #include "clients/bench/tokens/openai_stream.h"
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace athanor::bench {
@@ -33,6 +34,64 @@ std::string MessageOf(const json& answer) {
   const json& message = error.is_object() ? Member(error, "message") : error;
   if (HasText(message)) return message.get<std::string>();
   return error.is_null() ? "" : error.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Names by which servers tell what kind of error it is, in "type" or "code", with HTTP's status for
+// it: OpenAI's and Anthropic's, llama-server's (tools/server/utils.hpp), vLLM's
+// (entrypoints/openai/protocol.py).
+struct NamedError {
+  absl::string_view name;
+  int http_status;
+};
+constexpr NamedError kNamedErrors[] = {
+    {"invalid_request_error", 400},
+    {"BadRequestError", 400},
+    {"exceed_context_size_error", 400},
+    {"context_length_exceeded", 400},
+    {"authentication_error", 401},
+    {"invalid_api_key", 401},
+    {"permission_error", 403},
+    {"not_found_error", 404},
+    {"NotFoundError", 404},
+    {"model_not_found", 404},
+    {"rate_limit_error", 429},
+    {"rate_limit_exceeded", 429},
+    {"insufficient_quota", 429},
+    {"server_error", 500},
+    {"InternalServerError", 500},
+    {"not_supported_error", 501},
+    {"unavailable_error", 503},
+    {"overloaded_error", 503},
+    {"service_unavailable", 503},
+    {"server_shutting_down", 503},
+    {"timeout", 504},
+    {"timeout_error", 504},
+};
+
+bool IsErrorStatus(int64_t status) { return status >= 400 && status < 600; }
+
+// Returns HTTP's status for a member of an error, a number or a name; 0 if it tells none.
+int StatusOf(const json& member) {
+  if (member.is_number_integer()) {
+    const int64_t status = member.get<int64_t>();
+    return IsErrorStatus(status) ? static_cast<int>(status) : 0;
+  }
+  if (!member.is_string()) return 0;
+  const auto& name = member.get_ref<const std::string&>();
+  int status = 0;
+  if (absl::SimpleAtoi(name, &status)) return IsErrorStatus(status) ? status : 0;
+  for (const NamedError& named : kNamedErrors) {
+    if (named.name == name) return named.http_status;
+  }
+  return 0;
+}
+
+// Returns HTTP's status for an error that came without one: by its code, else by its type.
+int StatusOfError(const json& error) {
+  for (const char* key : {"code", "type"}) {
+    if (const int status = StatusOf(Member(error, key)); status != 0) return status;
+  }
+  return 500;
 }
 
 absl::StatusCode CodeOf(int http_status) {
@@ -92,9 +151,8 @@ void OpenAiStream::Event(const std::string& data, Clock::time_point at) {
     return;
   }
   if (!Member(chunk, "error").is_null()) {
-    const int64_t code = Count(Member(chunk, "error"), "code");
     status_ =
-        absl::Status(CodeOf(code >= 400 && code < 600 ? static_cast<int>(code) : 500),
+        absl::Status(CodeOf(StatusOfError(Member(chunk, "error"))),
                      absl::StrCat("the stream held an error after ", collector_.output_tokens(),
                                   " of ", collector_.asked(), " tokens: ", MessageOf(chunk)));
     return;
@@ -115,8 +173,12 @@ void OpenAiStream::Event(const std::string& data, Clock::time_point at) {
 
 void OpenAiStream::Choice(const json& choice, Clock::time_point at) {
   const json& delta = Member(choice, "delta");
-  const bool has_text = HasText(Member(choice, "text")) || HasText(Member(delta, "content")) ||
-                        HasText(Member(delta, "reasoning_content"));
+  bool has_text = HasText(Member(delta, "reasoning_content"));
+  for (const json* text : {&Member(choice, "text"), &Member(delta, "content")}) {
+    if (!HasText(*text)) continue;
+    has_text = true;
+    collector_.Piece(text->get_ref<const std::string&>());
+  }
   const bool opens = Member(delta, "role").is_string();
   const json& reason = Member(choice, "finish_reason");
   const bool closes = !reason.is_null();

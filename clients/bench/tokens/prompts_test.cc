@@ -147,6 +147,31 @@ TEST(PromptsTest, TextsAreUsedInRotation) {
   }
 }
 
+TEST(PromptsTest, PromptsOfAGroupBeginAlike) {
+  PromptOptions options = Random();
+  options.vocabulary = 1000;
+  options.prefix_tokens = 30;
+  options.prefix_groups = 2;
+  const auto prefix = [&](uint64_t seed, int64_t number) {
+    const std::vector<int32_t> tokens = MakePrompt(options, seed, number).tokens;
+    EXPECT_EQ(tokens.size(), 70u);
+    return std::vector<int32_t>(tokens.begin(), tokens.begin() + 30);
+  };
+  EXPECT_EQ(prefix(7, 0), prefix(7, 2));
+  EXPECT_EQ(prefix(7, 0), prefix(8, -2));  // also of other runs, and of warm-up calls
+  EXPECT_NE(prefix(7, 0), prefix(7, 1));
+  EXPECT_NE(MakePrompt(options, 7, 0).tokens, MakePrompt(options, 7, 2).tokens);
+  const std::vector<int32_t> before = prefix(7, 0);
+  options.prefix_seed = 1;
+  EXPECT_NE(prefix(7, 0), before);
+  options.max_model_len = 79;
+  EXPECT_THAT(std::string(CheckPrompts(options).message()), HasSubstr("--shared_prefix"));
+  options.input = Lengths::Parse("", "uniform:1:100", kInputKey).value();
+  EXPECT_TRUE(CheckPrompts(options).ok());
+  options.max_model_len = 20;
+  EXPECT_FALSE(CheckPrompts(options).ok());
+}
+
 TEST(PromptsTest, OptionsThatMakeNoPromptAreRefusedByTheirFlag) {
   EXPECT_TRUE(CheckPrompts(Random()).ok());
   PromptOptions options = Random();

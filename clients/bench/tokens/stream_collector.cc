@@ -13,11 +13,24 @@ void StreamCollector::Begin(const Request& request) {
   at_.clear();
   tokens_.clear();
   usage_.reset();
+  answer_ = {};
 }
 
 void StreamCollector::Chunk(Clock::time_point at, int32_t tokens) {
   at_.push_back(at);
   if (tokens != kNotTold) tokens_.push_back(tokens);
+}
+
+void StreamCollector::Piece(absl::string_view text, absl::Span<const int32_t> tokens) {
+  if (!request_.keep) return;
+  answer_.text.append(text.data(), text.size());
+  answer_.tokens.insert(answer_.tokens.end(), tokens.begin(), tokens.end());
+}
+
+Answer StreamCollector::TakeAnswer() {
+  answer_.input_tokens = usage_->input_tokens;
+  answer_.output_tokens = usage_->output_tokens;
+  return std::exchange(answer_, {});
 }
 
 int64_t StreamCollector::told() const {

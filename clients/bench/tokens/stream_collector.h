@@ -12,9 +12,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "clients/bench/load/call.h"
 
 namespace athanor::bench {
@@ -23,6 +26,14 @@ namespace athanor::bench {
 struct StreamUsage {
   int64_t input_tokens = 0, cached_tokens = 0, output_tokens = 0;
   bool length = false;  // a limit of length ended it, not a token
+};
+
+// What a call brought, for a call that goes on with it.
+struct Answer {
+  std::string text;
+  std::vector<int32_t> tokens;  // empty: the protocol does not tell
+  // The server's counts, of prompt and answer.
+  int64_t input_tokens = 0, output_tokens = 0;
 };
 
 class StreamCollector {
@@ -34,12 +45,15 @@ class StreamCollector {
     // The model's most tokens of prompt and output: a stream that ends there is whole. 0: not
     // known.
     int64_t max_model_len = 0;
+    bool keep = false;  // text and tokens are wanted
   };
   static constexpr int32_t kNotTold = -1;
 
   void Begin(const Request& request);
   // REQUIRES: `tokens` is above 0, or kNotTold in every chunk of the stream.
   void Chunk(Clock::time_point at, int32_t tokens);
+  // A piece of the answer: kept if that is wanted.
+  void Piece(absl::string_view text, absl::Span<const int32_t> tokens = {});
   void Usage(const StreamUsage& usage) { usage_ = usage; }
   int64_t asked() const { return request_.asked; }
   bool exact() const { return request_.exact; }
@@ -50,6 +64,8 @@ class StreamCollector {
   absl::Status End() const;
   // Sets the record's tokens and when the last of them came. REQUIRES: End() is OK.
   void Tell(Clock::time_point start, CallRecord* record) const;
+  // Gives the answer away. REQUIRES: End() is OK.
+  Answer TakeAnswer();
 
  private:
   int64_t told() const;  // sum of the chunks' tokens; kNotTold if they do not tell
@@ -58,6 +74,7 @@ class StreamCollector {
   std::vector<Clock::time_point> at_;
   std::vector<int32_t> tokens_;
   std::optional<StreamUsage> usage_;
+  Answer answer_;
 };
 
 }  // namespace athanor::bench

@@ -124,6 +124,53 @@ TEST(GenerateBackendTest, TextsAndChatsAreSentAsSuch) {
   EXPECT_FALSE(requests[1].ignore_eos());
 }
 
+// Each caller has a conversation of its own: prompts of 6, 6 + 2 + 6, 14 + 2 + 6 tokens.
+TEST(GenerateBackendTest, AConversationGoesOnWithItsTokens) {
+  FakeGenerate server;
+  PromptOptions prompts = Prompts(6, 2);
+  prompts.turns = 3;
+  const LoadResult result = Measured(Options(4, 1), Grpc(server, prompts));
+  EXPECT_EQ(result.calls.size(), 4u);
+  const std::vector<v1::GenerateRequest> requests = server.service().requests();
+  ASSERT_EQ(requests.size(), 4u);
+  std::vector<int32_t> said;
+  for (int64_t i = 0; i < 3; ++i) {
+    const std::vector<int32_t> own = DrawPrompt(prompts, 0, i).tokens;
+    said.insert(said.end(), own.begin(), own.end());
+    const auto& ids = requests[static_cast<size_t>(i)].tokens().ids();
+    EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.end()), said) << i;
+    said.insert(said.end(), {7, 7});  // the fake server's tokens
+  }
+  EXPECT_EQ(requests[3].tokens().ids_size(), 6);
+}
+
+TEST(GenerateBackendTest, AConversationOfACallThatFailsIsOver) {
+  FakeGenerate server;
+  server.service().fail_late = true;
+  PromptOptions prompts = Prompts(6, 2);
+  prompts.turns = 3;
+  Measured(Options(3, 1), Grpc(server, prompts));
+  for (const v1::GenerateRequest& request : server.service().requests()) {
+    EXPECT_EQ(request.tokens().ids_size(), 6);
+  }
+}
+
+TEST(GenerateBackendTest, AChatGoesOnWithItsMessages) {
+  FakeGenerate server;
+  PromptOptions prompts = Prompts(1, 2);
+  prompts.texts = {"one", "two"};
+  prompts.chat = true;
+  prompts.turns = 2;
+  Measured(Options(2, 1), Grpc(server, prompts));
+  const std::vector<v1::GenerateRequest> requests = server.service().requests();
+  ASSERT_EQ(requests.size(), 2u);
+  ASSERT_EQ(requests[1].chat().messages_size(), 3);
+  EXPECT_EQ(requests[1].chat().messages(0).content(), "one");
+  EXPECT_EQ(requests[1].chat().messages(1).role(), "assistant");
+  EXPECT_EQ(requests[1].chat().messages(1).content(), "held back");  // the fake server's text
+  EXPECT_EQ(requests[1].chat().messages(2).content(), "two");
+}
+
 TEST(GenerateBackendTest, OneTokenHasNoGap) {
   FakeGenerate server;
   ExpectStreams(Measured(Options(2), Grpc(server, Prompts(1, 1))), 1, 1, 1);
@@ -234,6 +281,35 @@ TEST(OpenAiBackendTest, ChatsTakeTexts) {
   EXPECT_THAT(server.requests()[0]["prompt"].get<std::string>(), HasSubstr("hi "));
   EXPECT_FALSE(server.requests()[0].contains("ignore_eos"));
   EXPECT_EQ(server.requests()[1]["messages"][0]["role"], "user");
+}
+
+TEST(OpenAiBackendTest, AConversationGoesOn) {
+  FakeOpenAi server;
+  PromptOptions prompts = Prompts(6, 2);
+  prompts.turns = 2;
+  Measured(Options(2, 1), OpenAi(server, prompts));
+  prompts.texts = {"one", "two"};
+  prompts.chat = true;
+  Measured(Options(2, 1), OpenAi(server, prompts));
+  const std::vector<json> requests = server.requests();
+  ASSERT_EQ(requests.size(), 4u);
+  EXPECT_EQ(requests[1]["prompt"].size(), 14u);
+  const auto message = [](const char* role, const char* text) {
+    return json{{"role", role}, {"content", text}};
+  };
+  EXPECT_EQ(
+      requests[3]["messages"],
+      json::array({message("user", "one"), message("assistant", "aa"), message("user", "two")}));
+}
+
+// The key is the bearer token of calls and of the question about the model.
+TEST(OpenAiBackendTest, TheKeyIsSent) {
+  FakeOpenAi server;
+  Measured(Options(1, 1), MakeOpenAiBackend({server.address(), "", "secret"}, {"llm", "", true, 0},
+                                            Prompts(6, 4)));
+  EXPECT_EQ(server.authorization(), "Bearer secret");
+  Measured(Options(1, 1), OpenAi(server, Prompts(6, 4)));
+  EXPECT_EQ(server.authorization(), "");
 }
 
 TEST(OpenAiBackendTest, WrongAnswersAreNamed) {

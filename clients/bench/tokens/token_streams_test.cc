@@ -234,6 +234,21 @@ TEST(OpenAiStreamTest, WrongStreamsAreNamed) {
       {{Text("a"), Data(R"({"error":{"code":503,"message":"busy"}})")},
        absl::StatusCode::kUnavailable,
        "an error after 1 of 2 tokens: busy"},
+      {{Data(R"({"error":{"code":"rate_limit_exceeded","type":"requests","message":"full"}})")},
+       absl::StatusCode::kResourceExhausted,
+       "full"},
+      {{Data(R"({"error":{"code":null,"type":"overloaded_error","message":"m"}})")},
+       absl::StatusCode::kUnavailable,
+       "m"},
+      {{Data(R"({"error":{"code":"429","type":"server_error","message":"m"}})")},
+       absl::StatusCode::kResourceExhausted,
+       "m"},
+      {{Data(R"({"error":{"code":7,"type":"timeout","message":"late"}})")},
+       absl::StatusCode::kDeadlineExceeded,
+       "late"},
+      {{Data(R"({"error":{"code":"x","type":3,"message":"odd"}})")},
+       absl::StatusCode::kInternal,
+       "odd"},
       {{Data(R"({"error":"bad"})")}, absl::StatusCode::kInternal, "bad"},
       {{Text("a"), Data(R"({"choices":[],"usage":{"completion_tokens":1}})"), Data("[DONE]")},
        absl::StatusCode::kDataLoss,
@@ -244,6 +259,26 @@ TEST(OpenAiStreamTest, WrongStreamsAreNamed) {
     const absl::Status status = Ended(&collector, c.pieces);
     EXPECT_EQ(status.code(), c.code) << c.why << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.why));
+  }
+}
+
+TEST(OpenAiStreamTest, TheAnswerIsKeptIfItIsWanted) {
+  for (const bool keep : {true, false}) {
+    StreamCollector collector;
+    collector.Begin({.asked = 2, .keep = keep});
+    const std::string chat = R"({"choices":[{"delta":{"content":"b"},"finish_reason":null}]})";
+    const std::string usage = absl::StrCat(R"({"choices":[],"usage":{"prompt_tokens":4,)",
+                                           R"("completion_tokens":2,"prompt_tokens_details":)",
+                                           R"({"cached_tokens":3}}})");
+    ASSERT_TRUE(Ended(&collector, {Text("a"), Data(chat), Data(usage), Data("[DONE]")}).ok());
+    CallRecord record;
+    collector.Tell(At(0), &record);
+    EXPECT_EQ(record.tokens->cached_tokens, 3);
+    const Answer answer = collector.TakeAnswer();
+    EXPECT_EQ(answer.text, keep ? "ab" : "");
+    EXPECT_THAT(answer.tokens, ElementsAre());
+    EXPECT_EQ(answer.input_tokens, 4);
+    EXPECT_EQ(answer.output_tokens, 2);
   }
 }
 
