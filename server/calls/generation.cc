@@ -53,6 +53,7 @@ absl::Status Generation::Accept() {
     ASSIGN_OR_RETURN(GenerateInput input,
                      ReadSettings(request, *version_->language_model(), caller_.arrived));
     input.sequence.deadline = std::min(input.sequence.deadline, caller_.deadline);
+    input.sequence.client = caller_.client;
     inputs_.push_back(std::move(input));
   }
   return absl::OkStatus();
@@ -137,6 +138,8 @@ void Generation::Start() {
   const std::shared_ptr<Generation> self = shared_from_this();
   Engine* engine = version_->language_model()->engine.get();
   const size_t choices = streams_.size() / inputs_.size();
+  const std::shared_ptr<const ServedPlan> plan = version_->plan();
+  const std::string signature = plan == nullptr ? "" : plan->compiled->plan.signature();
   std::vector<Engine::Started> started;
   for (size_t i = 0; i < streams_.size(); ++i) {
     GenerateInput input = inputs_[i / choices];
@@ -144,6 +147,7 @@ void Generation::Start() {
     facts_.push_back({.arrived = caller_.arrived,
                       .seed = input.sampling.seed,
                       .model_version = absl::StrCat(version_->version()),
+                      .signature = signature,
                       .logprobs = input.sampling.logprobs.has_value(),
                       .tokenizer = version_->language_model()->text.tokenizer});
     auto next = engine->Start(std::move(input), [stream = streams_[i]] { stream->Ask(); });

@@ -40,6 +40,7 @@ struct StreamFacts {
   SequenceTime arrived;  // times count from here
   uint64_t seed = 0;
   std::string model_version;
+  std::string signature;  // of the plan that served at the start
   bool logprobs = false;
   std::shared_ptr<const Tokenizer> tokenizer;  // null: tokens have no bytes
 };
@@ -68,7 +69,6 @@ class Generation final : public std::enable_shared_from_this<Generation> {
 
   // Valid from the first write on.
   const StreamFacts& facts(size_t sequence) const { return facts_[sequence]; }
-  const std::shared_ptr<ModelVersion>& version() const { return version_; }
   // Counts the request, which ended with `status`; for the last call of a sink, or behind it.
   void Count(const absl::Status& status) const;
 

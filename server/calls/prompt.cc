@@ -61,9 +61,8 @@ absl::Status CheckNumbers(const v1::GenerateRequest& request) {
   if (request.timeout_us() < 0) {
     return Invalid("timeout_us is ", request.timeout_us(), "; it has to be at least 0, for none");
   }
-  if (request.priority() != 0) {
-    return Invalid("priority is ", request.priority(),
-                   "; it has to be 0: sequences go in order of arrival");
+  if (request.priority() < 0) {
+    return Invalid("priority is ", request.priority(), "; it has to be at least 1, or 0 for 100");
   }
   return absl::OkStatus();
 }
@@ -135,6 +134,7 @@ absl::StatusOr<GenerateInput> ReadSettings(const v1::GenerateRequest& request,
   sequence.stop_tokens.insert(sequence.stop_tokens.end(), request.stop_tokens().begin(),
                               request.stop_tokens().end());
   sequence.deadline = EndOf(arrived, request.timeout_us());
+  if (request.priority() != 0) sequence.priority = request.priority();
   input.stop.assign(request.stop().begin(), request.stop().end());
   input.special_in_text = request.special_in_text();
   input.continues = !request.has_chat() || request.chat().continue_last();

@@ -91,14 +91,13 @@ void TokenStream::Send(Outbox::Content content) {
     return;
   }
   ++writes_;
-  writing_ = true;
   if (!end.has_value()) {
-    sink_->Write(std::move(content.events));
+    writing_ = sink_->Write(std::move(content.events));
     return;
   }
   ended_ = true;
-  sink_->WriteLast(std::move(content.events), *end);
-  WatchWrite();
+  writing_ = sink_->WriteLast(std::move(content.events), *end);
+  if (writing_) WatchWrite();
 }
 
 void TokenStream::EndLocked(const absl::Status& status) {

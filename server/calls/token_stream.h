@@ -32,10 +32,11 @@ namespace athanor {
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
-  // Begins to write events, at least one. TokenStream::Written tells the end.
-  virtual void Write(std::vector<GenerateEvent> events) = 0;
-  // Writes the events, and ends behind them.
-  virtual void WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) = 0;
+  // Writes events, at least one. Returns whether that takes time: then nothing more comes until
+  // TokenStream::Written tells the end.
+  virtual bool Write(std::vector<GenerateEvent> events) = 0;
+  // Writes the events, and ends behind them. Returns the same.
+  virtual bool WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) = 0;
   virtual void End(const absl::Status& status) = 0;
   // Breaks off the pending write, because the client does not read. The client still learns why, if
   // its protocol has a way to tell it.

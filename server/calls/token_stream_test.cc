@@ -60,18 +60,20 @@ class TestCall final : public TokenSink {
   }
 
  private:
-  void Write(std::vector<GenerateEvent> events) override {
+  bool Write(std::vector<GenerateEvent> events) override {
     EXPECT_FALSE(writing_.exchange(true)) << "one write at a time";
     Note(std::move(events), nullptr);
-    if (writes_ == nullptr) return;  // the client does not read
+    if (writes_ == nullptr) return true;  // the client does not read
     writes_->Submit([this] {
       writing_ = false;
       stream_->Written(true);
     });
+    return true;
   }
-  void WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) override {
+  bool WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) override {
     EXPECT_FALSE(writing_.exchange(true)) << "one write at a time";
     Note(std::move(events), &status);
+    return true;
   }
   void End(const absl::Status& status) override {
     MutexLock lock(mu_);
@@ -162,6 +164,67 @@ TEST_F(TokenStreamTest, OneWriteAtATime) {
   EXPECT_FALSE(sequence.outbox->Put({.text = "c"})) << "nobody takes it while a write is pending";
   EXPECT_EQ(call.messages().size(), 1u);
   EXPECT_EQ(engine.drained(), 0);
+}
+
+// A sink that keeps all it is given, and never waits.
+class Gatherer final : public TokenSink {
+ public:
+  Gatherer(Timer* timer, std::shared_ptr<StreamWriter> writer)
+      : stream_(std::make_shared<TokenStream>(this, timer, std::move(writer))) {}
+  ~Gatherer() override { stream_->Leave(); }
+
+  TokenStream& stream() { return *stream_; }
+  Outbox::Callback Asker() {
+    return [stream = stream_] { stream->Ask(); };
+  }
+  std::string AwaitText() {
+    MutexLock lock(mu_);
+    while (!ended_) cv_.Wait(lock);
+    return text_;
+  }
+  int breaks() const { return breaks_; }
+
+ private:
+  bool Write(std::vector<GenerateEvent> events) override {
+    MutexLock lock(mu_);
+    for (const GenerateEvent& event : events) text_ += event.text;
+    return false;
+  }
+  bool WriteLast(std::vector<GenerateEvent> events, const absl::Status&) override {
+    Write(std::move(events));
+    MutexLock lock(mu_);
+    ended_ = true;
+    cv_.NotifyAll();
+    return false;
+  }
+  void End(const absl::Status&) override { ADD_FAILURE(); }
+  void Break(const absl::Status&) override { ++breaks_; }
+
+  std::atomic<int> breaks_{0};
+  Mutex mu_;
+  CondVar cv_;
+  std::string text_ ABSL_GUARDED_BY(mu_);
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  const std::shared_ptr<TokenStream> stream_;
+};
+
+TEST_F(TokenStreamTest, WhoNeverWaitsIsNeverBrokenOff) {
+  ScriptedEngine engine(OptionsOf(milliseconds(1), 2));
+  Gatherer sink(&timer_, writer_);
+  const auto started = engine.Start({}, sink.Asker());
+  ASSERT_TRUE(started.ok());
+  sink.stream().Open(&engine, *started);
+  std::string expected;
+  for (int i = 0; i < 100; ++i) {
+    expected += std::to_string(i);
+    if (started->outbox->Put({.text = std::to_string(i)})) continue;
+    while (started->outbox->full()) std::this_thread::yield();
+  }
+  while (started->outbox->full()) std::this_thread::yield();
+  static_cast<void>(started->outbox->Put(LastEvent(Finish::kLength, 100)));
+  EXPECT_EQ(sink.AwaitText(), expected);
+  EXPECT_EQ(sink.breaks(), 0);
+  EXPECT_EQ(engine.cancelled(), 0u);
 }
 
 TEST_F(TokenStreamTest, AWriteThatWaitsTooLongIsBrokenOff) {

@@ -21,6 +21,7 @@ std::shared_ptr<const Tokenizer> MakeTokenizer() {
                  "\xC2\xA9",
                  "a",
                  "\xC4\xA0\xC3\x83"};
+  data.byte_level = true;
   data.added.push_back({.content = "<s>", .id = 0, .special = true});
   return Tokenizer::Create(std::move(data)).value();
 }

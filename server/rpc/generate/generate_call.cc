@@ -73,14 +73,16 @@ void GenerateCall::SetBytes(std::vector<GenerateEvent> events) {
   SerializeReply(ResponseMessage(std::move(events), generation_->facts(0)), &bytes_);
 }
 
-void GenerateCall::Write(std::vector<GenerateEvent> events) {
+bool GenerateCall::Write(std::vector<GenerateEvent> events) {
   SetBytes(std::move(events));
   StartWrite(&bytes_);
+  return true;
 }
 
-void GenerateCall::WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) {
+bool GenerateCall::WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) {
   SetBytes(std::move(events));
   StartWriteAndFinish(&bytes_, grpc::WriteOptions(), Ended(status));
+  return true;
 }
 
 void GenerateCall::End(const absl::Status& status) { Finish(Ended(status)); }

@@ -37,8 +37,8 @@ class GenerateCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, pu
   // Parses the request and begins, or ends the call; `this` may be gone then.
   void Read();
   // Sends what is generated.
-  void Write(std::vector<GenerateEvent> events) override;
-  void WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) override;
+  bool Write(std::vector<GenerateEvent> events) override;
+  bool WriteLast(std::vector<GenerateEvent> events, const absl::Status& status) override;
   void End(const absl::Status& status) override;
   void Break(const absl::Status& why) override;
   void SetBytes(std::vector<GenerateEvent> events);

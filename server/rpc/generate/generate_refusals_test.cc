@@ -91,6 +91,8 @@ TEST_F(GenerateRefusalsTest, DefaultsAreTheModels) {
   EXPECT_EQ(input.sequence.min_tokens, 0);
   EXPECT_THAT(input.sequence.stop_tokens, ElementsAre(1));
   EXPECT_EQ(input.sequence.deadline, SequenceTime::max());
+  EXPECT_EQ(input.sequence.priority, 100);
+  EXPECT_THAT(input.sequence.client, HasSubstr("127.0.0.1:")) << "a connection is a client";
   EXPECT_FALSE(input.special_in_text);
   EXPECT_THAT(input.stop, IsEmpty());
 }
@@ -104,6 +106,7 @@ TEST_F(GenerateRefusalsTest, WhatARequestSetsCounts) {
   request.add_stop_tokens(98);
   request.set_special_in_text(true);
   request.set_timeout_us(5'000'000);
+  request.set_priority(7);
   v1::Sampling* sampling = request.mutable_sampling();
   sampling->set_temperature(0);
   sampling->set_top_k(0);
@@ -120,6 +123,7 @@ TEST_F(GenerateRefusalsTest, WhatARequestSetsCounts) {
   const GenerateInput input = InputOf(request);
   EXPECT_EQ(input.sequence.max_tokens, 7);
   EXPECT_EQ(input.sequence.min_tokens, 7);
+  EXPECT_EQ(input.sequence.priority, 7);
   EXPECT_THAT(input.sequence.stop_tokens, ElementsAre(98));
   EXPECT_THAT(input.stop, ElementsAre("x"));
   EXPECT_TRUE(input.special_in_text);
@@ -219,8 +223,7 @@ TEST_F(GenerateRefusalsTest, Numbers) {
   ExpectWrong([](Request* r) { r->set_min_tokens(513); },
               "min_tokens is 513, more than max_tokens");
   ExpectWrong([](Request* r) { r->set_timeout_us(-1); }, "timeout_us is -1");
-  ExpectWrong([](Request* r) { r->set_priority(1); }, "priority is 1; it has to be 0");
-  ExpectWrong([](Request* r) { r->set_priority(-1); }, "priority is -1");
+  ExpectWrong([](Request* r) { r->set_priority(-1); }, "priority is -1; it has to be at least 1");
   ExpectWrong([](Request* r) { r->add_stop_tokens(100); }, "stop_tokens[0] is 100");
   ExpectWrong(
       [](Request* r) {

@@ -1,7 +1,5 @@
-// Test fixture: a server with a language model "m" whose engine is scripted.
-//
-// Its tokens are <s> (0), <|end|> (1), <|user|> (2), <|assistant|> (3), then the printable
-// characters of ASCII from the space on (4 to 98). 99 is a row of the logits without a token.
+// Test fixture: a server with a language model "m" whose engine is scripted
+// (server/calls/scripted_model_testing.h).
 #ifndef ATHANOR_SERVER_RPC_GENERATE_GENERATE_TESTING_H_
 #define ATHANOR_SERVER_RPC_GENERATE_GENERATE_TESTING_H_
 
@@ -15,37 +13,14 @@
 
 #include "gtest/gtest.h"
 #include "proto/athanor/v1/generate.grpc.pb.h"
-#include "server/generate/language_model.h"
-#include "server/generate/scripted_engine_testing.h"
+#include "server/calls/scripted_model_testing.h"
 #include "server/testing/testing.h"
 
 namespace athanor {
 
-inline constexpr char kTestTemplate[] =
-    "{% if forbidden is defined %}{{ raise_exception('not so') }}{% endif %}"
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
-
 class GenerateTest : public ::testing::Test {
  protected:
-  static constexpr int32_t kVocabulary = 100;
-
-  static std::shared_ptr<const Tokenizer> MakeTokenizer() {
-    TokenizerData data;
-    data.pieces = {"<s>", "<|end|>", "<|user|>", "<|assistant|>"};
-    for (int32_t id = 0; id < 4; ++id) {
-      data.added.push_back({.content = data.pieces[id], .id = id, .special = true});
-    }
-    for (char c = ' '; c <= '~'; ++c) data.pieces.emplace_back(1, c);
-    data.begin = {0};
-    return Tokenizer::Create(std::move(data)).value();
-  }
-  static int32_t IdOf(char c) { return c - ' ' + 4; }
-  static std::vector<int32_t> IdsOf(const std::string& text) {
-    std::vector<int32_t> ids;
-    for (char c : text) ids.push_back(IdOf(c));
-    return ids;
-  }
+  static constexpr int32_t kVocabulary = kTestVocabulary;
 
   // Starts the server, with the model in it.
   void Begin(ServerOptions options = {}, EngineOptions engine = {}) {
@@ -63,21 +38,11 @@ class GenerateTest : public ::testing::Test {
     if (wait) {
       EXPECT_EQ(test_->WaitForJob(reply.compile_job_id()).phase(), v1::CompileJob::DONE);
     }
-    auto model = std::make_shared<LanguageModel>();
-    model->family = "llama";
-    model->text.tokenizer = MakeTokenizer();
-    model->text.chat = ChatTemplate::Parse(kTestTemplate).value();
-    model->text.variables = nlohmann::ordered_json::object();
-    model->sampling = {.temperature = 0.5f, .top_k = 40};
-    model->end_tokens = {1};
-    model->token_kv_bytes = 64;
-    auto engine = std::make_unique<ScriptedEngine>(std::move(options));
-    engine_ = engine.get();
-    model->engine = std::move(engine);
+    const std::shared_ptr<LanguageModel> model = ScriptedModel(std::move(options), &engine_);
     if (change) change(model.get());
     const auto version =
         test_->server->core().registry().versions().Find(name, reply.version()).value();
-    version->SetLanguageModel(std::move(model));
+    version->SetLanguageModel(model);
   }
 
   static v1::GenerateRequest TextRequest(const std::string& text) {

@@ -1,0 +1,155 @@
+#include "server/openai/routes.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "server/calls/language_version.h"
+#include "server/generate/language_model.h"
+#include "server/openai/answer.h"
+#include "server/openai/error.h"
+#include "server/openai/json_body.h"
+#include "server/openai/names.h"
+#include "server/openai/request.h"
+
+namespace athanor {
+namespace {
+
+using Exchange = std::shared_ptr<HttpExchange>;
+
+constexpr char kModels[] = "/v1/models/";
+// Bodies from so many bytes on are read away from the threads of HTTP.
+constexpr size_t kLongBody = size_t{64} << 10;
+
+void AnswerJson(HttpExchange& exchange, const Json& json) {
+  exchange.Answer(200, "application/json",
+                  json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void AnswerError(HttpExchange& exchange, const absl::Status& status) {
+  ErrorAnswer error = ErrorAnswerOf(status);
+  exchange.Answer(error.status, "application/json", std::move(error.body),
+                  std::move(error.headers));
+}
+
+// Answers what the routes are asked for. Shared by their handlers.
+class Side {
+ public:
+  Side(ServerCore* core, std::shared_ptr<StreamWriter> writer, ModelNames names)
+      : core_(*core), writer_(std::move(writer)), names_(std::move(names)) {}
+
+  void Health(HttpExchange& exchange) const {
+    if (core_.serves()) {
+      exchange.Answer(200, "text/plain; charset=utf-8", "");
+    } else {
+      AnswerError(exchange, absl::UnavailableError("the server is draining, or has no device"));
+    }
+  }
+
+  void ListModels(HttpExchange& exchange) const {
+    Json data = Json::array();
+    std::string last;
+    for (const auto& version : core_.registry().versions().List("")) {
+      if (version->name() == last) continue;  // the newest of a name is ahead
+      last = version->name();
+      if (!names_.aliases().contains(last)) AddModel(last, &data);
+    }
+    for (const auto& [alias, model] : names_.aliases()) AddModel(alias, &data);
+    AnswerJson(exchange, {{"object", "list"}, {"data", std::move(data)}});
+  }
+
+  void ShowModel(HttpExchange& exchange) const {
+    const std::string name(absl::StripPrefix(exchange.request().path, kModels));
+    absl::StatusOr<Json> model = Describe(name);
+    if (model.ok()) {
+      AnswerJson(exchange, *model);
+    } else {
+      AnswerError(exchange, model.status());
+    }
+  }
+
+  static void Complete(const std::shared_ptr<Side>& side, Endpoint endpoint, Exchange exchange) {
+    if (exchange->request().body.size() < kLongBody) {
+      side->CompleteNow(endpoint, exchange);
+      return;
+    }
+    side->core_.text_queue().Submit([side, endpoint, exchange = std::move(exchange)] {
+      side->CompleteNow(endpoint, exchange);
+    });
+  }
+
+ private:
+  absl::StatusOr<Json> Describe(const std::string& name) const {
+    const std::string model = names_.Resolve(name);
+    ASSIGN_OR_RETURN(auto version, FindLanguageModel(core_, model, ""));
+    return Json{
+        {"id", name},
+        {"object", "model"},
+        {"created", version->row().created_us / 1'000'000},
+        {"owned_by", "athanor"},
+        {"root", model},
+        {"max_model_len", version->language_model()->engine->options().scheduler.max_model_len}};
+  }
+
+  // Leaves out models that generate nothing, and aliases of what is not there.
+  void AddModel(const std::string& name, Json* data) const {
+    absl::StatusOr<Json> model = Describe(name);
+    if (model.ok()) data->push_back(*std::move(model));
+  }
+
+  void CompleteNow(Endpoint endpoint, const Exchange& exchange) const {
+    const SequenceTime arrived = SequenceTime::clock::now();
+    if (absl::Status s = Begin(endpoint, exchange); !s.ok()) {
+      CountRequest(core_, nullptr, arrived, s);
+      AnswerError(*exchange, s);
+    }
+  }
+
+  absl::Status Begin(Endpoint endpoint, const Exchange& exchange) const {
+    HttpRequest& http = exchange->request();
+    ASSIGN_OR_RETURN(JsonBody body, ParseJsonBody(http.body, &core_.ledger()));
+    http.body = {};
+    exchange->memory() = {};
+    ASSIGN_OR_RETURN(OpenAiRequest request, ReadRequest(endpoint, std::move(body.value)));
+    int64_t bytes = 0;
+    for (v1::GenerateRequest& generate : request.generate) {
+      generate.set_model(names_.Resolve(request.model));
+      bytes += static_cast<int64_t>(generate.SpaceUsedLong());
+    }
+    ASSIGN_OR_RETURN(auto memory,
+                     core_.ledger().Reserve(HeldKind::kRequests, bytes, "the request"));
+    Answer::Call call{core_, writer_, exchange, request.model};
+    Answer::Begin(std::move(call), std::move(request), std::move(memory));
+    return absl::OkStatus();
+  }
+
+  ServerCore& core_;
+  const std::shared_ptr<StreamWriter> writer_;
+  const ModelNames names_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Route>> OpenAiRoutes(ServerCore* core,
+                                                std::shared_ptr<StreamWriter> writer) {
+  ASSIGN_OR_RETURN(ModelNames names, ModelNames::Parse(core->options().openai_aliases));
+  const auto side = std::make_shared<Side>(core, std::move(writer), std::move(names));
+  const int64_t most = core->options().max_message_bytes;
+  const auto complete = [side](Endpoint endpoint) {
+    return [side, endpoint](Exchange exchange) {
+      Side::Complete(side, endpoint, std::move(exchange));
+    };
+  };
+  return std::vector<Route>{
+      {"GET", "/health", Role::kNone, 0, [side](Exchange e) { side->Health(*e); }},
+      {"GET", "/v1/models", Role::kInfer, 0, [side](Exchange e) { side->ListModels(*e); }},
+      {"GET", absl::StrCat(kModels, "*"), Role::kInfer, 0,
+       [side](Exchange e) { side->ShowModel(*e); }},
+      {"POST", "/v1/completions", Role::kInfer, most, complete(Endpoint::kCompletions)},
+      {"POST", "/v1/chat/completions", Role::kInfer, most, complete(Endpoint::kChats)},
+  };
+}
+
+}  // namespace athanor
