@@ -26,7 +26,7 @@ Kind KindOf(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return {429, "rate_limit_error", "rate_limit_exceeded", true};
     case absl::StatusCode::kUnavailable:
-      return {503, "server_error", "unavailable", true};
+      return {503, "server_error", "service_unavailable", true};
     case absl::StatusCode::kDeadlineExceeded:
       return {504, "server_error", "timeout", false};
     case absl::StatusCode::kInternal:

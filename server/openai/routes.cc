@@ -84,13 +84,14 @@ class Side {
   absl::StatusOr<Json> Describe(const std::string& name) const {
     const std::string model = names_.Resolve(name);
     ASSIGN_OR_RETURN(auto version, FindLanguageModel(core_, model, ""));
-    return Json{
-        {"id", name},
-        {"object", "model"},
-        {"created", version->row().created_us / 1'000'000},
-        {"owned_by", "athanor"},
-        {"root", model},
-        {"max_model_len", version->language_model()->engine->options().scheduler.max_model_len}};
+    const EngineOptions& engine = version->language_model()->engine->options();
+    return Json{{"id", name},
+                {"object", "model"},
+                {"created", version->row().created_us / 1'000'000},
+                {"owned_by", "athanor"},
+                {"root", model},
+                {"max_model_len", engine.scheduler.max_model_len},  // as vLLM has it
+                {"meta", {{"n_vocab", engine.vocabulary}}}};        // as llama-server does
   }
 
   // Leaves out models that generate nothing, and aliases of what is not there.

@@ -35,7 +35,7 @@ TEST_F(RoutesTest, ModelsAreThoseThatGenerate) {
   EXPECT_GT(alias["created"], 1'700'000'000);
   alias["created"] = 0;
   EXPECT_EQ(alias.dump(), R"({"id":"a/b","object":"model","created":0,"owned_by":"athanor",)"
-                          R"("root":"m","max_model_len":77})");
+                          R"("root":"m","max_model_len":77,"meta":{"n_vocab":100}})");
 }
 
 TEST_F(RoutesTest, AModel) {
