@@ -111,7 +111,7 @@ class Side {
   absl::Status Begin(Endpoint endpoint, const Exchange& exchange) const {
     HttpRequest& http = exchange->request();
     ASSIGN_OR_RETURN(JsonBody body, ParseJsonBody(http.body, &core_.ledger()));
-    http.body = {};
+    std::string().swap(http.body);  // with its memory
     exchange->memory() = {};
     ASSIGN_OR_RETURN(OpenAiRequest request, ReadRequest(endpoint, std::move(body.value)));
     int64_t bytes = 0;
