@@ -26,11 +26,25 @@ void BlockMemory::GiveBack(int64_t most) {
   for (; most > 0 && !chosen_.empty(); --most) {
     const int32_t block = chosen_.back();
     chosen_.pop_back();
-    if (used_[block]) continue;
-    runner_->Decommit(block);
-    committed_[block] = false;
-    --count_;
+    if (!used_[block]) GiveBackNow(block);
   }
+}
+
+int64_t BlockMemory::GiveBackUnused(const std::vector<bool>& in_use, int64_t most) {
+  int64_t given = 0;
+  for (auto block = static_cast<int32_t>(committed_.size()) - 1; block > 0 && given < most;
+       --block) {
+    if (!in_use[block] && GiveBackNow(block)) ++given;
+  }
+  return given;
+}
+
+bool BlockMemory::GiveBackNow(int32_t block) {
+  if (!committed_[block]) return false;
+  runner_->Decommit(block);
+  committed_[block] = false;
+  --count_;
+  return true;
 }
 
 }  // namespace athanor

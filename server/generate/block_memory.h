@@ -2,13 +2,14 @@
 // gives it back once no sequence has had it for a while.
 //
 //   BlockMemory memory(runner, blocks);
-//   RETURN_IF_ERROR(memory.Use(block));                    // ahead of a run, for each of its
-//   blocks if (memory.next_look() <= now) memory.Look(in_use, now); memory.GiveBack(/*most=*/4); //
-//   between two steps
+//   RETURN_IF_ERROR(memory.Use(block));   // ahead of a run, for each block that it writes
+//   if (memory.next_look() <= now) memory.Look(in_use, now);   // between two steps
+//   memory.GiveBack(/*most=*/4);
 //
-// A free block keeps its memory for kKeep to twice that: the pool gives the lowest free block, so
-// those that sequences come back to soon are the same ones, and committing one again means to clear
-// its pages. Not thread-safe: an engine's thread owns it.
+// A block is in use if a sequence has it or the pool keeps it for its contents. One that is not
+// keeps its memory for kKeep to twice that, unless others lack memory: the pool gives the lowest
+// blank block, so those that sequences come back to soon are the same ones, and committing one
+// again means to clear its pages. Not thread-safe: an engine's thread owns it.
 #ifndef ATHANOR_SERVER_GENERATE_BLOCK_MEMORY_H_
 #define ATHANOR_SERVER_GENERATE_BLOCK_MEMORY_H_
 
@@ -36,12 +37,16 @@ class BlockMemory {
 
   // The time at which Look should be called; SequenceTime::max() if no memory is committed.
   SequenceTime next_look() const { return next_look_; }
-  // Chooses the blocks to give back: those that are free, and were not used since the last look.
-  // `in_use` says, by block, whether a sequence has it.
+  // Chooses the blocks to give back: those that are not in use, by block, and were not used since
+  // the last look.
   void Look(const std::vector<bool>& in_use, SequenceTime now);
   // Gives back up to `most` of the chosen blocks that were not used since.
   void GiveBack(int64_t most);
   bool has_chosen() const { return !chosen_.empty(); }
+  // Gives back up to `most` blocks that are not in use, the highest first; returns how many.
+  int64_t GiveBackUnused(const std::vector<bool>& in_use, int64_t most);
+  // Gives back a block's memory; returns false if it has none.
+  bool GiveBackNow(int32_t block);
 
  private:
   StepRunner* const runner_;

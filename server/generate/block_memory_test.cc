@@ -24,6 +24,7 @@ class NotingRunner : public StepRunner {
   void Decommit(int32_t block) override { notes += "-" + std::to_string(block); }
   bool Trim() override { return false; }
   int64_t committed_bytes() const override { return 0; }
+  std::string signature() override { return ""; }
   const std::string& plan_id() const override { return notes; }
 
   std::string notes;
@@ -83,6 +84,34 @@ TEST_F(BlockMemoryTest, KeepsWhatIsUsedAfterItWasChosen) {
   EXPECT_EQ(Notes(), "-1");
   memory_.Look(InUse({}), start_ + seconds(40));
   EXPECT_EQ(memory_.next_look(), SequenceTime::max()) << "nothing is committed";
+}
+
+TEST_F(BlockMemoryTest, GivesBackWhatIsUnusedAtOnce) {
+  for (int block : {1, 2, 4, 5, 6}) ASSERT_TRUE(memory_.Use(block).ok());
+  Notes();
+  EXPECT_EQ(memory_.GiveBackUnused(InUse({2, 5}), 2), 2);
+  EXPECT_EQ(Notes(), "-6-4") << "the highest first";
+  EXPECT_EQ(memory_.GiveBackUnused(InUse({2, 5}), 9), 1);
+  EXPECT_EQ(Notes(), "-1");
+  EXPECT_EQ(memory_.GiveBackUnused(InUse({2, 5}), 9), 0);
+  EXPECT_TRUE(memory_.GiveBackNow(5));
+  EXPECT_FALSE(memory_.GiveBackNow(5));
+  EXPECT_FALSE(memory_.GiveBackNow(9));
+  EXPECT_EQ(Notes(), "-5");
+  ASSERT_TRUE(memory_.Use(5).ok());
+  EXPECT_EQ(Notes(), "+5");
+}
+
+// Blocks that were chosen and then given back at once are not given back again.
+TEST_F(BlockMemoryTest, GivesBackOnce) {
+  ASSERT_TRUE(memory_.Use(1).ok());
+  memory_.Look(InUse({}), start_);
+  memory_.Look(InUse({}), start_ + seconds(10));
+  EXPECT_TRUE(memory_.has_chosen());
+  EXPECT_TRUE(memory_.GiveBackNow(1));
+  Notes();
+  memory_.GiveBack(9);
+  EXPECT_EQ(Notes(), "");
 }
 
 }  // namespace

@@ -11,16 +11,21 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/generate/block_key.h"
 #include "server/generate/block_memory.h"
 #include "server/generate/engine_book.h"
 #include "server/generate/reply.h"
 #include "server/generate/sampler.h"
+#include "server/generate/step_times.h"
 
 namespace athanor {
 namespace {
 
 // Blocks given back between two steps: each takes some system calls, and a step waits for them.
 constexpr int64_t kGivenBackAStep = 2;
+// As many where others lack memory.
+constexpr int64_t kShedAStep = 16;
+constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 // An engine without steps looks so often for plans to let go: they hold weights.
 constexpr std::chrono::seconds kTrimEvery{2};
 
@@ -44,15 +49,23 @@ class ThreadedEngine : public Engine {
   absl::StatusOr<Started> Start(GenerateInput input, Outbox::Callback filled) override;
   void Cancel(SequenceId id, const absl::Status& why) override { book_->Cancel(id, why); }
   void Close(const absl::Status& status) override;
+  void MakeRoom(SequenceTime until) override { book_->AwaitRoom(until); }
   EngineView view() const override { return book_->view(); }
   const EngineOptions& options() const override { return options_; }
 
  private:
   void Loop();
   void RunTurn(const EngineBook::Turn& turn);
+  // Makes the memory of the blocks usable that the step writes.
+  absl::Status Commit(const EngineBook::Turn& turn);
   absl::StatusOr<absl::Span<const float>> RunStep(const EngineBook::Turn& turn);
   std::vector<Told> Choose(const EngineBook::Turn& turn, absl::Span<const float> logits);
-  void GiveBack(int64_t most);
+  // Gives memory back between two steps, of up to `most` blocks that were not used for a while;
+  // `all_shed`: and of all that no sequence has, should others lack memory.
+  void GiveBack(int64_t most, bool all_shed);
+  // Gives back the memory of up to `most` blocks that no sequence has, blank ones first; returns of
+  // how many.
+  int64_t Shed(int64_t most);
   // Ends the replies, which stay until `ends` goes.
   void EndAll(absl::Span<const EngineBook::End> ends, SequenceTime now);
 
@@ -63,6 +76,7 @@ class ThreadedEngine : public Engine {
   // Used by the thread alone.
   std::unique_ptr<StepRunner> runner_;  // null once it is closed
   BlockMemory memory_;
+  StepTimes times_;
   Sampler sampler_;
   Mutex join_mu_;
   std::thread thread_ ABSL_GUARDED_BY(join_mu_);
@@ -72,6 +86,12 @@ absl::StatusOr<Engine::Started> ThreadedEngine::Start(GenerateInput input,
                                                       Outbox::Callback filled) {
   const SequenceTime arrived = Now();
   RETURN_IF_ERROR(CheckInput(input, options_.vocabulary, tokenizer_.get()));
+  SequenceRequest& sequence = input.sequence;
+  // The pool is this engine's, and forgets where another signature comes: roots need none.
+  sequence.root = RootKey("", input.cache_salt);
+  if (static_cast<int64_t>(sequence.prompt.size()) < options_.scheduler.max_model_len) {
+    AddKeys(*sequence.root, sequence.prompt, options_.scheduler.block, &sequence.keys);
+  }
   Started started{.id = book_->NewId()};
   started.outbox =
       std::make_shared<Outbox>(options_.outbox_events, std::move(filled),
@@ -96,15 +116,19 @@ void ThreadedEngine::Close(const absl::Status& status) {
 
 void ThreadedEngine::Loop() {
   while (true) {
-    const EngineBook::Turn turn = book_->Next(Now());
+    const EngineBook::Turn turn = book_->Next(Now(), times_, runner_->signature());
     EndAll(turn.ends, Now());
+    if (!turn.step.rows.empty()) RunTurn(turn);
+    if (turn.lacks) {
+      Shed(kAll);
+      book_->GaveRoom();
+    }
     if (!turn.step.rows.empty()) {
-      RunTurn(turn);
-      GiveBack(kGivenBackAStep);
+      GiveBack(kGivenBackAStep, /*all_shed=*/false);
     } else if (turn.closed) {
-      return;
+      return book_->GaveRoom(/*ever=*/true);
     } else {
-      GiveBack(std::numeric_limits<int64_t>::max());
+      GiveBack(kAll, /*all_shed=*/true);
       const bool holds = runner_->Trim();
       const SequenceTime next_look = memory_.next_look();
       book_->Wait(holds ? std::min(next_look, Now() + kTrimEvery) : next_look);
@@ -115,6 +139,11 @@ void ThreadedEngine::Loop() {
 void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
   const SequenceTime began = Now();
   for (Reply* reply : turn.replies) reply->Start(began);
+  if (const absl::Status committed = Commit(turn); !committed.ok()) {
+    return EndAll(absl::IsResourceExhausted(committed) ? book_->Refused(turn, committed)
+                                                       : book_->Failed(turn, committed),
+                  began);
+  }
   const auto logits = RunStep(turn);
   if (!logits.ok()) return EndAll(book_->Failed(turn, logits.status()), began);
   const std::vector<Told> told = Choose(turn, *logits);
@@ -128,15 +157,22 @@ void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
     if (reply->has_chosen() && !reply->Send(now)) full.push_back(turn.step.tables[table]);
   }
   if (!full.empty()) book_->Pause(full, now);
+  times_.Learn(static_cast<int64_t>(turn.step.rows.size()), Now() - began);
+}
+
+absl::Status ThreadedEngine::Commit(const EngineBook::Turn& turn) {
+  for (const Row& row : turn.step.rows) {
+    const int32_t block = turn.tables[row.sequence][row.position / options_.scheduler.block];
+    absl::Status used = memory_.Use(block);
+    while (absl::IsResourceExhausted(used) && Shed(1) > 0) used = memory_.Use(block);
+    if (!used.ok()) return used;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<absl::Span<const float>> ThreadedEngine::RunStep(const EngineBook::Turn& turn) {
-  int64_t wanted = 0;
-  for (const Row& row : turn.step.rows) {
-    wanted += row.wanted ? 1 : 0;
-    RETURN_IF_ERROR(
-        memory_.Use(turn.tables[row.sequence][row.position / options_.scheduler.block]));
-  }
+  const int64_t wanted = std::count_if(turn.step.rows.begin(), turn.step.rows.end(),
+                                       [](const Row& row) { return row.wanted; });
   ASSIGN_OR_RETURN(const absl::Span<const float> logits, runner_->Run(turn.step, turn.tables));
   if (static_cast<int64_t>(logits.size()) == wanted * options_.vocabulary) return logits;
   return absl::InternalError(absl::StrCat("a step gave ", logits.size(), " logits; right are ",
@@ -159,19 +195,31 @@ std::vector<Told> ThreadedEngine::Choose(const EngineBook::Turn& turn,
 void ThreadedEngine::EndAll(absl::Span<const EngineBook::End> ends, SequenceTime now) {
   for (const EngineBook::End& end : ends) {
     if (end.status.ok()) {
-      end.reply->Finish(end.finish, runner_->plan_id(), now);
+      end.reply->Finish(end.finish, {runner_->plan_id(), end.cached_tokens, end.preemptions}, now);
     } else {
       end.reply->Fail(end.status);
     }
   }
 }
 
-void ThreadedEngine::GiveBack(int64_t most) {
+void ThreadedEngine::GiveBack(int64_t most, bool all_shed) {
   const SequenceTime now = Now();
   if (memory_.next_look() <= now) memory_.Look(book_->BlocksInUse(), now);
-  if (!memory_.has_chosen()) return;
-  memory_.GiveBack(most);
-  book_->SetCommitted(runner_->committed_bytes());
+  if (memory_.has_chosen()) {
+    memory_.GiveBack(most);
+    book_->SetCommitted(runner_->committed_bytes());
+  }
+  while (options_.lacks && options_.lacks() && Shed(kShedAStep) > 0 && all_shed) {
+  }
+}
+
+int64_t ThreadedEngine::Shed(int64_t most) {
+  int64_t given = memory_.GiveBackUnused(book_->BlocksInUse(), most);
+  if (given < most) {
+    for (int32_t block : book_->Shed(most - given)) given += memory_.GiveBackNow(block) ? 1 : 0;
+  }
+  if (given > 0) book_->SetCommitted(runner_->committed_bytes());
+  return given;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #define ATHANOR_SERVER_GENERATE_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,10 +34,15 @@ struct EngineOptions {
   int32_t blocks = 0;                       // of keys and values, block 0 included
   int64_t outbox_events = 64;               // of a sequence, until it is paused
   std::shared_ptr<VersionMetrics> metrics;  // null: nothing is counted
+  // Reports whether others lack memory: then blocks that are kept for their contents give up
+  // theirs. Called between two steps, must be short. Null: nobody does.
+  std::function<bool()> lacks;
 };
 
+// The engine makes the keys of the prompt's blocks: `sequence` needs none.
 struct GenerateInput {
   SequenceRequest sequence;
+  std::string cache_salt;  // inputs of different salt share no blocks
   Sampling sampling;
   std::vector<std::string> stop;  // texts that end the sequence
   bool special_in_text = false;   // special tokens are written as text
@@ -47,8 +53,11 @@ struct GenerateInput {
 struct EngineView {
   int64_t running = 0, waiting = 0, paused = 0;  // sequences
   int64_t blocks = 0, free_blocks = 0;
+  int64_t kept_blocks = 0;      // free ones that hold what prompts may begin with
   int64_t committed_bytes = 0;  // of keys and values
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;
+  int64_t queried_tokens = 0, cached_tokens = 0;  // of prompts: looked for in blocks, found
+  int64_t preemptions = 0, recomputed_tokens = 0;
   std::string plan_id;  // of the last step
 };
 
@@ -73,6 +82,9 @@ class Engine {
   // Ends all sequences between two steps with this error, and later ones at once. Returns when the
   // thread has ended. The first status counts.
   virtual void Close(const absl::Status& status) = 0;
+  // Gives back the memory of all blocks that no sequence has, between two steps. Returns when that
+  // is done, or at `until`.
+  virtual void MakeRoom(SequenceTime until) {}
   virtual EngineView view() const = 0;
   virtual const EngineOptions& options() const = 0;
 };

@@ -1,6 +1,7 @@
 #include "server/generate/engine_book.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "deploy/bazel/libs/status_macros.h"
@@ -55,6 +56,13 @@ EngineView EngineBook::view() const {
   view.waiting = scheduler_.waiting();
   view.blocks = pool_.blocks();
   view.free_blocks = pool_.free();
+  view.kept_blocks = pool_.kept();
+  const SchedulerCounts& counts = scheduler_.counts();
+  view.prompt_tokens = counts.prompt_tokens;
+  view.queried_tokens = counts.queried_tokens;
+  view.cached_tokens = counts.cached_tokens;
+  view.preemptions = counts.preemptions;
+  view.recomputed_tokens = counts.recomputed_tokens;
   return view;
 }
 
@@ -62,26 +70,47 @@ std::vector<EngineBook::End> EngineBook::TakeEnds() {
   std::vector<End> ends;
   for (Ended& ended : scheduler_.TakeEnded()) {
     const auto found = replies_.find(ended.id);
-    ends.push_back({std::move(found->second), ended.finish, std::move(ended.status)});
+    ends.push_back({std::move(found->second), ended.finish, std::move(ended.status),
+                    ended.cached_tokens, ended.preemptions});
     replies_.erase(found);
   }
   return ends;
 }
 
-EngineBook::Turn EngineBook::Next(SequenceTime now) {
+void EngineBook::CountNew() {
+  const SchedulerCounts before = std::exchange(counted_, scheduler_.counts());
+  if (metrics_ == nullptr) return;
+  const SchedulerCounts& now = counted_;
+  MetricCells& cells = metrics_->cells;
+  cells.Count(Metric::kPromptTokens, 0, now.prompt_tokens - before.prompt_tokens);
+  cells.Count(Metric::kPrefixQueries, 0, now.queried_tokens - before.queried_tokens);
+  cells.Count(Metric::kPrefixHits, 0, now.cached_tokens - before.cached_tokens);
+  cells.Count(Metric::kPreemptions, 0, now.preemptions - before.preemptions);
+  cells.Count(Metric::kRecomputedTokens, 0, now.recomputed_tokens - before.recomputed_tokens);
+}
+
+EngineBook::Turn EngineBook::Next(SequenceTime now, const StepTimes& times,
+                                  const std::string& signature) {
   Turn turn;
   MutexLock lock(mu_);
   news_ = false;
+  if (signature != signature_) {
+    if (!signature_.empty()) scheduler_.Forget();
+    signature_ = signature;
+  }
   if (closed_.has_value()) {
     for (const auto& [id, reply] : replies_) scheduler_.Cancel(id, *closed_);
   }
-  turn.step = scheduler_.Next(now, StepTimes());
+  turn.step = scheduler_.Next(now, times);
   turn.ends = TakeEnds();
   for (SequenceId id : turn.step.tables) {
     turn.replies.push_back(replies_.find(id)->second.get());
     turn.tables.push_back(scheduler_.BlocksOf(id));
   }
   turn.closed = closed_.has_value();
+  turn.lacks = room_given_ < room_asked_;
+  room_begun_ = room_asked_;
+  CountNew();
   return turn;
 }
 
@@ -89,29 +118,33 @@ std::vector<EngineBook::End> EngineBook::Done(const Turn& turn, absl::Span<const
                                               const Facts& facts) {
   const int64_t generated =
       std::count_if(told.begin(), told.end(), [](const Told& one) { return one.status.ok(); });
-  int64_t prompts = 0;
   MutexLock lock(mu_);
   ++since_start_.steps;
   since_start_.committed_bytes = facts.committed_bytes;
   since_start_.plan_id = facts.plan_id;
-  for (const Row& row : turn.step.rows) {
-    const Sequence& sequence = *scheduler_.Find(turn.step.tables[row.sequence]);
-    prompts += row.position < sequence.prompt ? 1 : 0;
-  }
-  since_start_.prompt_tokens += prompts;
   since_start_.generated_tokens += generated;
-  if (metrics_ != nullptr) {
-    metrics_->cells.Count(Metric::kPromptTokens, 0, prompts);
-    metrics_->cells.Count(Metric::kGenerationTokens, 0, generated);
-    metrics_->cells.ObserveNumber(Metric::kStepTokens, prompts + generated);
-  }
+  const SchedulerCounts before = scheduler_.counts();
   scheduler_.Done(turn.step, told);
+  if (metrics_ != nullptr) {
+    const SchedulerCounts& now = scheduler_.counts();
+    metrics_->cells.Count(Metric::kGenerationTokens, 0, generated);
+    metrics_->cells.ObserveNumber(Metric::kStepTokens, now.prompt_tokens - before.prompt_tokens +
+                                                           now.recomputed_tokens -
+                                                           before.recomputed_tokens + generated);
+  }
+  CountNew();
   return TakeEnds();
 }
 
 std::vector<EngineBook::End> EngineBook::Failed(const Turn& turn, const absl::Status& status) {
   MutexLock lock(mu_);
   scheduler_.Failed(turn.step, status);
+  return TakeEnds();
+}
+
+std::vector<EngineBook::End> EngineBook::Refused(const Turn& turn, const absl::Status& status) {
+  MutexLock lock(mu_);
+  scheduler_.Refused(turn.step, status);
   return TakeEnds();
 }
 
@@ -142,9 +175,28 @@ std::vector<bool> EngineBook::BlocksInUse() const {
   MutexLock lock(mu_);
   std::vector<bool> in_use(pool_.blocks() + 1);
   for (int32_t block = 0; block <= pool_.blocks(); ++block) {
-    in_use[block] = pool_.references(block) > 0;
+    in_use[block] = pool_.references(block) > 0 || pool_.IsKept(block);
   }
   return in_use;
+}
+
+std::vector<int32_t> EngineBook::Shed(int64_t most) {
+  MutexLock lock(mu_);
+  return pool_.Shed(most);
+}
+
+void EngineBook::AwaitRoom(SequenceTime until) {
+  MutexLock lock(mu_);
+  const int64_t own = ++room_asked_;
+  Tell();
+  while (room_given_ < own && gave_room_.WaitUntil(lock, until)) {
+  }
+}
+
+void EngineBook::GaveRoom(bool ever) {
+  MutexLock lock(mu_);
+  room_given_ = ever ? std::numeric_limits<int64_t>::max() : room_begun_;
+  gave_room_.NotifyAll();
 }
 
 void EngineBook::SetCommitted(int64_t bytes) {

@@ -25,6 +25,7 @@
 #include "server/generate/engine.h"
 #include "server/generate/reply.h"
 #include "server/generate/scheduler.h"
+#include "server/generate/step_times.h"
 
 namespace athanor {
 
@@ -46,6 +47,7 @@ class EngineBook {
     std::unique_ptr<Reply> reply;
     Finish finish = Finish::kNone;
     absl::Status status;  // OK if `finish` says why
+    int64_t cached_tokens = 0, preemptions = 0;
   };
   struct Turn {
     Step step;
@@ -53,8 +55,11 @@ class EngineBook {
     std::vector<absl::Span<const int32_t>> tables;  // valid until Done or Failed
     std::vector<End> ends;
     bool closed = false;  // no sequence is left, and none will come
+    bool lacks = false;   // somebody waits in AwaitRoom
   };
-  Turn Next(SequenceTime now);
+  // `times` says how long turns take, and `signature` by what the step will compute keys and
+  // values: where it is another than the last one, what is stored is forgotten.
+  Turn Next(SequenceTime now, const StepTimes& times, const std::string& signature);
 
   // Says what the thread knows once a step has run.
   struct Facts {
@@ -65,20 +70,32 @@ class EngineBook {
   // stay valid.
   std::vector<End> Done(const Turn& turn, absl::Span<const Told> told, const Facts& facts);
   std::vector<End> Failed(const Turn& turn, const absl::Status& status);
+  // As Failed, of a step that there is no memory for: some other time there may be.
+  std::vector<End> Refused(const Turn& turn, const absl::Status& status);
   // Gives these sequences no rows until they are resumed, unless their outboxes were drained
   // meanwhile.
   void Pause(absl::Span<const SequenceId> ids, SequenceTime now);
   // Returns when there is something new since the last Next, Next has a sequence to end, or it is
   // `until`.
   void Wait(SequenceTime until);
-  // Reports by block whether a sequence has it.
+  // Reports by block whether a sequence has it, or it is kept for its contents.
   std::vector<bool> BlocksInUse() const;
+  // Forgets the contents of up to `most` blocks that no sequence has, the oldest first; returns
+  // them.
+  std::vector<int32_t> Shed(int64_t most);
   void SetCommitted(int64_t bytes);
+  // Asks the thread for the memory of all blocks that no sequence has; returns when it is given
+  // back, or at `until`.
+  void AwaitRoom(SequenceTime until);
+  // Says that what was asked for before the last Next is given back; `ever`: and all that will be.
+  void GaveRoom(bool ever = false);
 
  private:
   std::vector<End> TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells the thread that there is something new.
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts in the metrics what the scheduler has counted since the last call.
+  void CountNew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<VersionMetrics> metrics_;  // may be null
   mutable Mutex mu_;
@@ -89,7 +106,13 @@ class EngineBook {
   SequenceId last_id_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<SequenceId, std::unique_ptr<Reply>> replies_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
-  EngineView since_start_ ABSL_GUARDED_BY(mu_);  // what the scheduler does not know
+  EngineView since_start_ ABSL_GUARDED_BY(mu_);   // what the scheduler does not know
+  SchedulerCounts counted_ ABSL_GUARDED_BY(mu_);  // in the metrics
+  std::string signature_ ABSL_GUARDED_BY(mu_);    // of the last step that was begun
+  CondVar gave_room_;
+  int64_t room_asked_ ABSL_GUARDED_BY(mu_) = 0;  // number of calls of AwaitRoom
+  int64_t room_begun_ ABSL_GUARDED_BY(mu_) = 0;  // of these: seen by Next
+  int64_t room_given_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace athanor

@@ -76,14 +76,14 @@ class EngineTest : public ::testing::Test {
 };
 
 // Says by the runner's hash and the sampler alone what a sequence generates.
-std::vector<int32_t> Alone(const GenerateInput& input) {
+std::vector<int32_t> Alone(const GenerateInput& input, int64_t signature = 0) {
   std::vector<int32_t> tokens = input.sequence.prompt;
   TokenCounts counts(input.sequence.prompt);
   Sampler sampler(kVocabulary);
   for (int64_t i = 0; i < input.sequence.max_tokens; ++i) {
     uint64_t hash = 0;
     for (size_t j = 0; j < tokens.size(); ++j) {
-      hash = MixHash(hash, CellOf(static_cast<int64_t>(j), tokens[j]));
+      hash = MixHash(hash, CellOf(static_cast<int64_t>(j), tokens[j], signature));
     }
     std::vector<float> logits;
     AppendLogits(hash, kVocabulary, &logits);
@@ -476,15 +476,226 @@ TEST_F(EngineTest, AFailingStepEndsTheGuiltyAlone) {
   EXPECT_EQ(last.Listen().tokens, Alone(Ask({3}, 20)));
 }
 
-TEST_F(EngineTest, WithoutMemoryForABlockItsSequenceEnds) {
-  knobs_->most_committed = 2;
+// Without memory for a block, the last sequence gives up its blocks; the one that is alone ends.
+TEST_F(EngineTest, WithoutMemoryForABlockSequencesGiveWay) {
+  knobs_->most_committed = 4;
   Make();
-  Client large(engine_.get(), Ask(std::vector<int32_t>(7, 1), 20)),
-      small(engine_.get(), Ask({1}, 2));
-  EXPECT_EQ(large.Listen().end, absl::ResourceExhaustedError("no memory for another block"));
-  EXPECT_TRUE(Hear(Ask({2}, 3)).end.ok()) << "its blocks are used again";
-  EXPECT_EQ(knobs_->committed, 2) << "and kept for that";
-  small.Listen();
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<Client>(engine_.get(), Ask({i, 1, 2}, 13)));
+  }
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(clients[i]->Listen().tokens, Alone(Ask({i, 1, 2}, 13))) << i;
+    EXPECT_TRUE(clients[i]->heard().end.ok()) << clients[i]->heard().end;
+  }
+  EXPECT_EQ(Hear(Ask(std::vector<int32_t>(7, 1), 20)).end,
+            absl::ResourceExhaustedError("no memory for another block"));
+  EXPECT_EQ(Hear(Ask({2}, 3)).tokens, Alone(Ask({2}, 3))) << "blocks kept until then give way";
+  EXPECT_LE(knobs_->committed, 4);
+}
+
+EngineOptions Large() {
+  EngineOptions options = Small();
+  options.scheduler.max_batched_tokens = 128;
+  options.scheduler.max_sequences = 16;
+  options.scheduler.max_model_len = 2048;
+  options.scheduler.block = 16;
+  options.blocks = 400;
+  return options;
+}
+
+// Returns a prompt that has its first `shared` tokens from `beginning`, and then its own.
+GenerateInput Prefixed(int beginning, int shared, int own, int64_t max_tokens = 5) {
+  GenerateInput input = Ask({}, max_tokens);
+  for (int i = 0; i < shared; ++i) input.sequence.prompt.push_back((beginning + i * i) % 37);
+  for (int i = 0; i < 9; ++i) input.sequence.prompt.push_back((own + i * 7) % 37);
+  return input;
+}
+
+TEST_F(EngineTest, ASharedBeginningIsComputedOnce) {
+  Metrics all(10);
+  EngineOptions options = Large();
+  options.metrics = all.ForVersion("m", 1);
+  Make(options);
+  const Heard first = Hear(Prefixed(3, 1000, 1));
+  EXPECT_EQ(first.tokens, Alone(Prefixed(3, 1000, 1)));
+  EXPECT_EQ(first.summary.cached_tokens, 0);
+  const int64_t rows = knobs_->rows;
+  const Heard second = Hear(Prefixed(3, 1000, 2));
+  EXPECT_EQ(second.tokens, Alone(Prefixed(3, 1000, 2)));
+  EXPECT_EQ(second.summary.cached_tokens, 62 * 16);
+  EXPECT_EQ(knobs_->rows - rows, 1009 - 62 * 16 + 4) << "the rest of the prompt, then 4 tokens";
+  const Heard again = Hear(Prefixed(3, 1000, 2));
+  EXPECT_EQ(again.tokens, second.tokens);
+  EXPECT_EQ(again.summary.cached_tokens, 63 * 16) << "all but the last token's block";
+  const EngineView view = engine_->view();
+  EXPECT_EQ(view.queried_tokens, 3 * 1009);
+  EXPECT_EQ(view.cached_tokens, (62 + 63) * 16);
+  EXPECT_EQ(view.prompt_tokens, 3 * 1009 - view.cached_tokens);
+  EXPECT_EQ(view.kept_blocks, 64) << "63 of the first, 1 of the second";
+  EXPECT_EQ(view.free_blocks, view.blocks);
+  const MetricCells& cells = options.metrics->cells;
+  EXPECT_EQ(cells.value(Metric::kPrefixQueries), view.queried_tokens);
+  EXPECT_EQ(cells.value(Metric::kPrefixHits), view.cached_tokens);
+  EXPECT_EQ(cells.value(Metric::kPromptTokens), view.prompt_tokens);
+}
+
+// Several that come at once wait for the first one's blocks.
+TEST_F(EngineTest, ChoicesOfAPromptComputeItOnce) {
+  std::atomic<bool> go = false;
+  knobs_->before = [&](int64_t) {
+    while (!go) std::this_thread::sleep_for(milliseconds(1));
+  };
+  Make(Large());
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 8; ++i) {
+    GenerateInput input = Prefixed(3, 1000, 1);
+    input.sampling = {.temperature = 1, .seed = static_cast<uint64_t>(i)};
+    clients.push_back(std::make_unique<Client>(engine_.get(), input));
+  }
+  go = true;
+  for (int i = 0; i < 8; ++i) {
+    GenerateInput input = Prefixed(3, 1000, 1);
+    input.sampling = {.temperature = 1, .seed = static_cast<uint64_t>(i)};
+    EXPECT_EQ(clients[i]->Listen().tokens, Alone(input)) << i;
+  }
+  EXPECT_EQ(engine_->view().prompt_tokens, 1009 + 7);
+}
+
+TEST_F(EngineTest, SaltKeepsPromptsApart) {
+  Make(Large());
+  for (const char* salt : {"", "a", "b"}) {
+    for (int time : {0, 1}) {
+      GenerateInput input = Prefixed(3, 100, 1);
+      input.cache_salt = salt;
+      EXPECT_EQ(Hear(input).summary.cached_tokens, time * 96) << salt;
+    }
+  }
+}
+
+// Keys and values of one signature are never read by sequences that begin with another.
+TEST_F(EngineTest, AnotherSignatureForgetsWhatIsKept) {
+  std::atomic<int64_t> allowed = 1'000'000;
+  knobs_->before = [&](int64_t step) {
+    while (step >= allowed) std::this_thread::sleep_for(milliseconds(1));
+  };
+  Make(Large());
+  const GenerateInput input = Prefixed(3, 100, 1);
+  ASSERT_NE(Alone(input, 0), Alone(input, 1));
+  for (const int64_t signature : {0, 1, 2}) {
+    knobs_->signature = signature;
+    Heard heard = Hear(input);
+    EXPECT_EQ(heard.tokens, Alone(input, signature));
+    EXPECT_EQ(heard.summary.cached_tokens, 0) << "computed by another";
+    heard = Hear(input);
+    EXPECT_EQ(heard.tokens, Alone(input, signature));
+    EXPECT_EQ(heard.summary.cached_tokens, 96);
+  }
+  // What runs meanwhile leaves nothing behind that others find.
+  const GenerateInput other = Prefixed(4, 200, 1, 100);
+  allowed = knobs_->steps + 10;
+  Client runs(engine_.get(), other);
+  ASSERT_EQ(runs.ListenFor(2).end.code(), absl::StatusCode::kOk);
+  knobs_->signature = 3;
+  allowed = 1'000'000;
+  EXPECT_TRUE(runs.Listen().end.ok());
+  const Heard heard = Hear(other);
+  EXPECT_EQ(heard.summary.cached_tokens, 0);
+  EXPECT_EQ(heard.tokens, Alone(other, 3));
+}
+
+TEST_F(EngineTest, AFullPoolCostsTimeOnly) {
+  EngineOptions options = Small();
+  options.scheduler.max_sequences = 64;
+  options.scheduler.max_batched_tokens = 64;
+  options.blocks = 64 * 10 / 2;  // for half of the load
+  Make(options);
+  std::vector<std::unique_ptr<Client>> clients;
+  const auto ask = [](int i) { return Ask({i % 30, i / 30, 5, 6, i % 7}, 35); };
+  for (int i = 0; i < 64; ++i) clients.push_back(std::make_unique<Client>(engine_.get(), ask(i)));
+  for (int i = 0; i < 64; i += 9) {
+    engine_->Cancel(clients[i]->id(), absl::CancelledError("left"));
+  }
+  int64_t preemptions = 0;
+  for (int i = 0; i < 64; ++i) {
+    const Heard& heard = clients[i]->Listen();
+    if (i % 9 == 0 && !heard.end.ok()) {
+      EXPECT_EQ(heard.end, absl::CancelledError("left"));
+      continue;
+    }
+    EXPECT_EQ(heard.tokens, Alone(ask(i))) << i;
+    EXPECT_TRUE(heard.end.ok()) << heard.end;
+    preemptions += heard.summary.preemptions;
+  }
+  EXPECT_GT(preemptions, 0);
+  EXPECT_GE(engine_->view().preemptions, preemptions);
+}
+
+// Whoever does not read gives up its blocks to others that need them, and has all of its tokens
+// when it reads again.
+TEST_F(EngineTest, ASlowReaderGivesWayAndGoesOn) {
+  EngineOptions options = Small();
+  options.outbox_events = 3;
+  options.blocks = 16 + 1;
+  Make(options);
+  Client slow(engine_.get(), Ask({1, 2, 3, 4, 5, 6, 7, 8, 9}, 30));
+  while (engine_->view().paused == 0) std::this_thread::sleep_for(milliseconds(1));
+  const GenerateInput large = Ask(std::vector<int32_t>(50, 2), 14);
+  EXPECT_EQ(Hear(large).tokens, Alone(large));
+  EXPECT_EQ(engine_->view().preemptions, 1);
+  EXPECT_EQ(slow.Listen().tokens, Alone(Ask({1, 2, 3, 4, 5, 6, 7, 8, 9}, 30)));
+  EXPECT_EQ(slow.heard().summary.preemptions, 1);
+}
+
+TEST_F(EngineTest, KeptBlocksGiveWayToOthersThatLackMemory) {
+  std::atomic<bool> lacks = false;
+  EngineOptions options = Large();
+  options.lacks = [&] { return lacks.load(); };
+  Make(options);
+  const GenerateInput input = Prefixed(3, 1000, 1);
+  Hear(input);
+  while (engine_->view().kept_blocks != 63) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(knobs_->committed, 64) << "the block of the last positions is blank";
+  lacks = true;
+  EXPECT_EQ(Hear(Ask({1})).tokens, Alone(Ask({1})));
+  while (engine_->view().committed_bytes > 0) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(engine_->view().kept_blocks, 0);
+  EXPECT_EQ(knobs_->committed, 0);
+  lacks = false;
+  const Heard heard = Hear(input);
+  EXPECT_EQ(heard.tokens, Alone(input));
+  EXPECT_EQ(heard.summary.cached_tokens, 0);
+}
+
+TEST_F(EngineTest, MakesRoomForOthers) {
+  Make(Large());
+  engine_->MakeRoom(SequenceTime::max());
+  Hear(Prefixed(3, 1000, 1));
+  EXPECT_GT(knobs_->committed, 0);
+  engine_->MakeRoom(SequenceTime::max());
+  EXPECT_EQ(knobs_->committed, 0);
+  EXPECT_EQ(engine_->view().kept_blocks, 0);
+  engine_->MakeRoom(std::chrono::steady_clock::now());
+  engine_->Close(absl::UnavailableError("closed"));
+  engine_->MakeRoom(SequenceTime::max());
+}
+
+// While a sequence runs, only its own blocks keep their memory.
+TEST_F(EngineTest, MakesRoomBetweenSteps) {
+  std::atomic<int64_t> allowed = 1'000'000;
+  knobs_->before = [&](int64_t step) {
+    while (step >= allowed) std::this_thread::sleep_for(milliseconds(1));
+  };
+  Make(Large());
+  Hear(Prefixed(3, 1000, 1));
+  allowed = knobs_->steps + 3;
+  Client runs(engine_.get(), Ask({1}, 100));
+  runs.ListenFor(1);
+  std::thread asks([&] { engine_->MakeRoom(SequenceTime::max()); });
+  allowed = 1'000'000;
+  asks.join();
+  EXPECT_EQ(engine_->view().kept_blocks, 0);
+  EXPECT_EQ(runs.Listen().tokens, Alone(Ask({1}, 100)));
 }
 
 TEST_F(EngineTest, TrimsItsRunnerAgainAndAgainWhileIdle) {

@@ -27,7 +27,9 @@ inline uint64_t MixHash(uint64_t hash, uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
   return hash ^ (hash >> 29);
 }
-inline uint64_t CellOf(int64_t position, int32_t token) { return position * 1000 + token; }
+inline uint64_t CellOf(int64_t position, int32_t token, int64_t signature = 0) {
+  return static_cast<uint64_t>(signature) << 48 | (position * 1000 + token);
+}
 
 // Appends the logits that follow a sequence with this hash. Harmful tokens never follow.
 inline void AppendLogits(uint64_t hash, int64_t vocabulary, std::vector<float>* logits) {
@@ -45,6 +47,7 @@ class HashRunner : public StepRunner {
     std::atomic<int64_t> steps{0}, rows{0}, committed{0}, most_sequences{0};
     std::atomic<int64_t> most_committed{std::numeric_limits<int64_t>::max()};
     std::atomic<int64_t> missing_logits{0}, trims{0};
+    std::atomic<int64_t> signature{0};      // another one: other logits
     std::atomic<int64_t> failing_steps{0};  // so many of the next ones fail, if shared by several
     std::function<void(int64_t step)> before;  // runs in each step; set ahead of the first
   };
@@ -70,7 +73,7 @@ class HashRunner : public StepRunner {
     for (const Row& row : step.rows) {
       const absl::Span<const int32_t> table = tables[row.sequence];
       if (row.token == kFailingToken) return absl::UnavailableError("the failing token");
-      CellAt(table, row.position) = CellOf(row.position, row.token);
+      CellAt(table, row.position) = CellOf(row.position, row.token, knobs_->signature);
       if (!row.wanted) continue;
       uint64_t hash = 0;
       bool nan = false;
@@ -104,6 +107,7 @@ class HashRunner : public StepRunner {
     std::fill_n(cells_.begin() + block * block_, block_, kPoison);
   }
   bool Trim() override { return ++knobs_->trims > 0; }
+  std::string signature() override { return absl::StrCat("signature", knobs_->signature.load()); }
   int64_t committed_bytes() const override { return knobs_->committed * 100; }
   const std::string& plan_id() const override { return plan_id_; }
 

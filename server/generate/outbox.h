@@ -28,7 +28,9 @@ namespace athanor {
 // What is known of a sequence once it has come to its end.
 struct SequenceSummary {
   SequenceTime started, first_token, last_token;  // its first step began; tokens were chosen
-  int64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  int64_t prompt_tokens = 0, generated_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt: found in blocks at the first admission
+  int64_t preemptions = 0;
   std::optional<int32_t> stop_token;  // that ended it
   std::string stop_text;              // that ended it
   std::string plan_id;                // of its last step

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -133,6 +134,13 @@ bool PlanStepRunner::Trim() {
                         [&](const PlanBook& book) { return book.serving == held.plan; });
   });
   return !contexts_.empty();
+}
+
+std::string PlanStepRunner::signature() {
+  if (const std::shared_ptr<const ServedPlan> plan = plans_.full().plan()) {
+    signature_ = absl::StrCat(plan->compiled->plan.signature(), "/", plan->withdrawals);
+  }
+  return signature_;
 }
 
 absl::Status PlanStepRunner::Commit(int32_t block) {

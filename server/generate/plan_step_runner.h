@@ -52,6 +52,8 @@ class PlanStepRunner final : public StepRunner {
   void Decommit(int32_t block) override;
   bool Trim() override;  // drops the contexts of plans that serve no more, which hold these
   int64_t committed_bytes() const override;
+  // Of the plan of the full range. Weights that were withdrawn as damaged make it another.
+  std::string signature() override;
   const std::string& plan_id() const override { return plan_id_; }
 
  private:
@@ -80,7 +82,7 @@ class PlanStepRunner final : public StepRunner {
   std::vector<int32_t> values_[kInputs];  // of the step
   std::vector<int64_t> dims_;
   std::vector<float> logits_;
-  std::string plan_id_;
+  std::string plan_id_, signature_;
 };
 
 }  // namespace athanor

@@ -95,6 +95,7 @@ std::shared_ptr<const ServedPlan> PlanOf(const std::string& id,
                                          std::shared_ptr<FakeRunner> runner) {
   auto compiled = std::make_shared<CompiledPlan>();
   compiled->plan.set_plan_id(id);
+  compiled->plan.set_signature("by " + id);
   auto plan = std::make_shared<ServedPlan>();
   plan->compiled = std::move(compiled);
   plan->runner = std::move(runner);
@@ -119,6 +120,21 @@ class PlanStepRunnerTest : public testing::Test {
   PlanStepRunner runner_{
       &plans_, graph_, {.block = 16, .blocks = 5, .table_blocks = 3, .vocabulary = kVocabulary}};
 };
+
+TEST_F(PlanStepRunnerTest, SignatureIsOfThePlanThatWillRun) {
+  EXPECT_EQ(runner_.signature(), "");
+  plans_.Publish(PlanOf("p", fake_));
+  EXPECT_EQ(runner_.signature(), "by p/0");
+  plans_.Publish(PlanOf("q", fake_));
+  EXPECT_EQ(runner_.signature(), "by q/0");
+  // Weights that were damaged gave wrong keys and values, whatever computes those of now.
+  auto healed = std::make_shared<ServedPlan>(*PlanOf("q", fake_));
+  healed->withdrawals = 1;
+  plans_.Publish(healed);
+  EXPECT_EQ(runner_.signature(), "by q/1");
+  plans_.Withdraw(absl::DataLossError("damaged"));
+  EXPECT_EQ(runner_.signature(), "by q/1") << "of the last one, while there is none";
+}
 
 TEST_F(PlanStepRunnerTest, FillsInputsAndSizes) {
   plans_.Publish(PlanOf("p", fake_));

@@ -115,7 +115,7 @@ bool Reply::Send(SequenceTime now) {
   return outbox_->Put(std::exchange(next_, {}));
 }
 
-void Reply::Finish(enum Finish finish, const std::string& plan_id, SequenceTime now) {
+void Reply::Finish(enum Finish finish, const SequenceFacts& facts, SequenceTime now) {
   NoteTime(now);
   if (detokenizer_.has_value() && !stopped_) {
     std::string rest;
@@ -130,7 +130,9 @@ void Reply::Finish(enum Finish finish, const std::string& plan_id, SequenceTime 
   if (const int64_t gaps = summary_.generated_tokens - 1; gaps > 0) {
     Observe(Metric::kTimePerOutputToken, (now - summary_.first_token) / gaps);
   }
-  summary_.plan_id = plan_id;
+  summary_.plan_id = facts.plan_id;
+  summary_.cached_tokens = facts.cached_tokens;
+  summary_.preemptions = facts.preemptions;
   next_.summary = std::move(summary_);
   static_cast<void>(outbox_->Put(std::exchange(next_, {})));
   outbox_->Close(absl::OkStatus());

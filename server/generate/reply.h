@@ -3,7 +3,7 @@
 //   Reply reply(input, tokenizer, metrics, outbox, arrived);
 //   Told told = reply.Choose(logits, position, &sampler);   // of a step's wanted row
 //   if (!reply.Send(now)) ...                               // the outbox is full
-//   reply.Finish(Finish::kStop, plan_id, now);              // instead of the last Send
+//   reply.Finish(Finish::kStop, facts, now);                // instead of the last Send
 //
 // The text of a stop token, and a stop string with all that follows it, are left out. Used by an
 // engine's thread alone, but for the outbox.
@@ -27,6 +27,12 @@
 
 namespace athanor {
 
+// What a reply does not know of its sequence.
+struct SequenceFacts {
+  std::string plan_id;  // of its last step
+  int64_t cached_tokens = 0, preemptions = 0;
+};
+
 class Reply {
  public:
   // `tokenizer` and `metrics` may be null. REQUIRES: CheckInput was OK.
@@ -44,7 +50,7 @@ class Reply {
   [[nodiscard]] bool Send(SequenceTime now);
   // Sends what was chosen, if anything, with all that was held back and a summary; closes the
   // outbox.
-  void Finish(Finish finish, const std::string& plan_id, SequenceTime now);
+  void Finish(Finish finish, const SequenceFacts& facts, SequenceTime now);
   // Closes the outbox with an error.
   void Fail(const absl::Status& status);
 

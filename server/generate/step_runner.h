@@ -36,6 +36,9 @@ class StepRunner {
 
   // Bytes of keys and values committed now.
   virtual int64_t committed_bytes() const = 0;
+  // Says by what the next step computes keys and values: where it differs from that of the last
+  // one, sequences may not share those stored so far. Empty: not known yet.
+  virtual std::string signature() = 0;
   // Id of the plan that ran the last step; empty: none yet.
   virtual const std::string& plan_id() const = 0;
 };

@@ -30,10 +30,15 @@ void AddView(const EngineView& view, v1::EngineStatus* status) {
   status->set_paused(view.paused);
   status->set_blocks(view.blocks);
   status->set_free_blocks(view.free_blocks);
+  status->set_kept_blocks(view.kept_blocks);
   status->set_kv_bytes(view.committed_bytes);
   status->set_steps(view.steps);
   status->set_prompt_tokens(view.prompt_tokens);
   status->set_generated_tokens(view.generated_tokens);
+  status->set_queried_tokens(view.queried_tokens);
+  status->set_cached_tokens(view.cached_tokens);
+  status->set_preemptions(view.preemptions);
+  status->set_recomputed_tokens(view.recomputed_tokens);
   status->set_plan_id(view.plan_id);
 }
 
