@@ -16,6 +16,9 @@ namespace {
 
 // Sequences of the longest kind that the states have room for unless --kv_memory says otherwise.
 constexpr int64_t kDefaultSequences = 64;
+// Blocks kept for their contents give way once less than one in so many of the ledger's bytes is
+// free.
+constexpr int64_t kLeastFree = 16;
 // Says what to do where the range of dim N, which an upload sets, bounds the blocks.
 constexpr char kMoreNumbers[] = "upload the model with a higher --max_tensor_bytes";
 
@@ -84,6 +87,8 @@ absl::StatusOr<EngineSizes> EngineSizesOf(const ServerOptions& options, const Gr
   scheduler.block = block;
   scheduler.max_batched_tokens = std::min(options.max_batched_tokens, MostOf(graph, "T"));
   scheduler.max_sequences = std::min(options.max_sequences, MostOf(graph, "S"));
+  scheduler.itl_target = std::chrono::milliseconds(options.itl_target_ms);
+  scheduler.max_preemptions = options.max_preemptions;
   scheduler.max_model_len = MostOf(graph, "B") * block;
   if (options.max_model_len > 0) {
     scheduler.max_model_len = std::min(scheduler.max_model_len, options.max_model_len);
@@ -194,8 +199,26 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   engine.vocabulary = hosted.vocabulary;
   engine.blocks = static_cast<int32_t>(sizes.blocks);
   engine.metrics = version->shared_metrics();
+  engine.lacks = [&ledger = ledger_] { return ledger.free() < ledger.limit() / kLeastFree; };
   hosted.model->engine = Engine::Create(engine, std::move(runner), hosted.model->text.tokenizer);
+  {
+    MutexLock lock(mu_);
+    std::erase_if(opened_, [](const auto& model) { return model.expired(); });
+    opened_.push_back(hosted.model);
+  }
   version->SetLanguageModel(std::move(hosted.model));
+}
+
+bool LanguageModels::MakeRoom(SequenceTime until) {
+  std::vector<std::shared_ptr<const LanguageModel>> models;
+  {
+    MutexLock lock(mu_);
+    for (const auto& opened : opened_) {
+      if (auto model = opened.lock()) models.push_back(std::move(model));
+    }
+  }
+  for (const auto& model : models) model->engine->MakeRoom(until);
+  return !models.empty();
 }
 
 }  // namespace athanor

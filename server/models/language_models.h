@@ -13,11 +13,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
+#include "deploy/bazel/libs/mutex.h"
 #include "runtime/state_memory.h"
 #include "server/base/options.h"
 #include "server/generate/scheduler.h"
@@ -66,13 +68,17 @@ class LanguageModels {
   // `unreserved` the bytes of weights that the ledger does not count yet. The room for blocks is
   // of what the ledger has left behind them, and behind prepared weights in f32. What others take
   // later (arenas, requests, further models, an upload at the same time) is not known: where the
-  // ledger is full, a sequence that needs a block ends with RESOURCE_EXHAUSTED. Errors are those of
-  // ReadModelText and EngineSizesOf. REQUIRES: Generates(version)
+  // ledger is full, sequences give way to each other, and one that is alone and needs a block ends
+  // with RESOURCE_EXHAUSTED. Errors are those of ReadModelText and EngineSizesOf.
+  // REQUIRES: Generates(version)
   absl::StatusOr<HostedModel> Read(const ModelVersion& version, absl::Span<const TextFile> files,
                                    int64_t unreserved) const;
   // Makes the engine, and the model that of the version. REQUIRES: the version has its metrics, and
   // nobody shares it yet.
   void Open(HostedModel hosted, ModelVersion* version);
+  // Has all engines give back the memory of blocks that no sequence has. Returns when they have, or
+  // at `until`; false if there is no engine. Not for an engine's thread.
+  bool MakeRoom(SequenceTime until);
 
   // Bytes that engines may still take beside those that the ledger counts.
   struct Promised {
@@ -88,6 +94,8 @@ class LanguageModels {
   const ServerOptions& options_;
   ServerLedger& ledger_;
   std::atomic<int64_t> promised_prepared_{0}, promised_states_{0};
+  Mutex mu_;
+  std::vector<std::weak_ptr<const LanguageModel>> opened_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

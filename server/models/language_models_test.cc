@@ -40,12 +40,18 @@ TEST(EngineSizes, OfFlagsWithinTheGraph) {
   EXPECT_EQ(sizes.scheduler.max_model_len, 256);
   EXPECT_EQ(sizes.table_blocks, 16);
   EXPECT_EQ(sizes.blocks, 1 + 64 * 16);  // 64 sequences, and block 0
+  EXPECT_EQ(sizes.scheduler.itl_target, std::chrono::milliseconds(50));
+  EXPECT_EQ(sizes.scheduler.max_preemptions, 8);
   const EngineSizes less = EngineSizesOf({.kv_memory = 5 * kBlockBytes + 1,
                                           .max_model_len = 33,
                                           .max_batched_tokens = 7,
-                                          .max_sequences = 3},
+                                          .max_sequences = 3,
+                                          .itl_target_ms = 0,
+                                          .max_preemptions = 2},
                                          graph, 0)
                                .value();
+  EXPECT_EQ(less.scheduler.itl_target, std::chrono::milliseconds(0));
+  EXPECT_EQ(less.scheduler.max_preemptions, 2);
   EXPECT_EQ(less.scheduler.max_batched_tokens, 7);
   EXPECT_EQ(less.scheduler.max_sequences, 3);
   EXPECT_EQ(less.scheduler.max_model_len, 33);
@@ -260,6 +266,22 @@ TEST_F(LanguageModelsTest, MemoryOfBlocksIsCountedAndGivenBack) {
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   version.reset();
   while (core_->ledger().used(HeldKind::kStates) > 0) std::this_thread::yield();
+}
+
+TEST_F(LanguageModelsTest, EnginesMakeRoomForOthers) {
+  LanguageModels& models = core_->registry().language_models();
+  EXPECT_FALSE(models.MakeRoom(SequenceTime::max())) << "there is none";
+  auto version = StoreLlama();
+  Reader reader(*version, std::vector<int32_t>(50, 3), 20);
+  EXPECT_TRUE(reader.End().ok());
+  const int64_t before = core_->ledger().used(HeldKind::kStates);
+  EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 4) << "of 69 positions";
+  EXPECT_TRUE(models.MakeRoom(SequenceTime::max()));
+  EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 0);
+  EXPECT_LE(core_->ledger().used(HeldKind::kStates), before) << "a granule may hold block 0";
+  ASSERT_TRUE(core_->registry().Delete("m", "").ok());
+  version.reset();
+  while (models.MakeRoom(SequenceTime::max())) std::this_thread::yield();
 }
 
 TEST_F(LanguageModelsTest, WhatAnEngineMayTakeIsPromisedWhileItLives) {

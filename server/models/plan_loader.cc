@@ -1,5 +1,6 @@
 #include "server/models/plan_loader.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,10 @@
 namespace athanor {
 
 namespace {
+
+// The time for which a load that lacks memory waits for engines to give up what they keep: they do
+// between two steps.
+constexpr std::chrono::seconds kRoomWait{5};
 
 // A plan's dims may be in another order than the graph's.
 std::vector<ServedPlan::Range> SizesOf(const Graph& graph, const v1::Plan& plan) {
@@ -48,8 +53,14 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     ASSIGN_OR_RETURN(std::shared_ptr<const MappedTensor> tensor, registry_.tensors().Map(hash));
     parameters.push_back(std::move(tensor));
   }
-  auto runner =
-      backends_.Load(version.device(), graph, plan, compiled->objects, parameters, ledger_);
+  const auto load = [&] {
+    return backends_.Load(version.device(), graph, plan, compiled->objects, parameters, ledger_);
+  };
+  auto runner = load();
+  if (absl::IsResourceExhausted(runner.status()) &&
+      registry_.language_models().MakeRoom(std::chrono::steady_clock::now() + kRoomWait)) {
+    runner = load();
+  }
   if (!runner.ok()) return TooLarge(version, plan, runner.status());
   served->runner = *std::move(runner);
   served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);

@@ -24,8 +24,8 @@ class PlanLoader {
 
   // Loads `compiled`, a whole plan of `graph` with the parameters of `version`, and makes its first
   // context, unless it has states. Verifies the parameters' files unless they are unchanged since
-  // the last time, maps them and runs `prepare`. FAILED_PRECONDITION names a parameter that is
-  // damaged.
+  // the last time, maps them and runs `prepare`. Without memory for it, asks engines for what they
+  // keep, once. FAILED_PRECONDITION names a parameter that is damaged.
   absl::StatusOr<std::shared_ptr<const ServedPlan>> Load(
       const ModelVersion& version, const Graph& graph,
       std::shared_ptr<const CompiledPlan> compiled) const;
