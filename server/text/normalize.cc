@@ -16,6 +16,8 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 30;
 
+absl::Status TooLong() { return absl::ResourceExhaustedError("normalised text becomes too long"); }
+
 bool IsSpace(uint32_t c) {  // White_Space
   return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
@@ -56,7 +58,7 @@ absl::StatusOr<std::string> ReplaceMatches(std::string_view text, const Regex& r
   std::vector<TextRange> matches;
   RETURN_IF_ERROR(regex.FindAll(text, &matches));
   if (matches.size() * to.size() > kMaxBytes) {
-    return absl::ResourceExhaustedError("normalised text becomes too long");
+    return TooLong();
   }
   std::string out;
   size_t at = 0;
@@ -68,8 +70,87 @@ absl::StatusOr<std::string> ReplaceMatches(std::string_view text, const Regex& r
   return out;
 }
 
-absl::StatusOr<std::string> Apply(const NormalizeStep& step, const std::optional<Regex>& regex,
-                                  std::string text) {
+// Returns the bytes of the cluster of characters ("grapheme") that `text` begins with, which is not
+// empty.
+size_t ClusterBytes(std::string_view text) {
+  utf8proc_int32_t state = 0;
+  Utf8Step last = StepUtf8(text);
+  size_t at = last.bytes;
+  while (at < text.size()) {
+    const Utf8Step next = StepUtf8(text.substr(at));
+    if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last.point),
+                                         static_cast<utf8proc_int32_t>(next.point), &state)) {
+      break;
+    }
+    at += next.bytes;
+    last = next;
+  }
+  return at;
+}
+
+// Applies a charsmap as HF's tokenizers 0.23.3 do: to small clusters whole, then to characters;
+// what begins with a text of the map is replaced, whatever stands behind it.
+absl::StatusOr<std::string> Precompiled(std::string_view text, const Charsmap& charsmap) {
+  constexpr size_t kSmallCluster = 6;
+  std::string out;
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    end = at + ClusterBytes(text.substr(at));
+    const std::string_view cluster = text.substr(at, end - at);
+    if (out.size() > kMaxBytes) return TooLong();
+    if (cluster.size() < kSmallCluster) {
+      if (const auto rule = charsmap.Shortest(cluster)) {
+        out.append(rule->to);
+        continue;
+      }
+    }
+    for (size_t i = 0, bytes = 0; i < cluster.size(); i += bytes) {
+      bytes = StepUtf8(cluster.substr(i)).bytes;
+      const std::string_view one = cluster.substr(i, bytes);
+      const auto rule = charsmap.Shortest(one);
+      out.append(rule ? rule->to : one);
+      if (out.size() > kMaxBytes) return TooLong();
+    }
+  }
+  return out;
+}
+
+// Applies a charsmap as SentencePiece 0.2.3 does (normalizer.cc), but for its prefix: the longest
+// text of the map, or one character, at a time.
+absl::StatusOr<std::string> Normalized(std::string_view text, const Charsmap* charsmap,
+                                       const PieceTrie& kept, bool strips) {
+  constexpr std::string_view kSpaces[] = {" ", "\xE2\x96\x81"};
+  std::string out;
+  bool space = strips;  // what is ahead ends with one
+  for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    const std::string_view rest = text.substr(at);
+    bytes = 0;
+    if (!kept.empty()) kept.Find(rest, [&](size_t length, int32_t) { bytes = length; });
+    std::string_view piece = rest.substr(0, bytes);
+    if (bytes == 0) {
+      const auto rule = charsmap == nullptr ? std::nullopt : charsmap->Longest(rest);
+      bytes = rule ? rule->bytes : StepUtf8(rest).bytes;
+      piece = rule ? rule->to : rest.substr(0, bytes);
+    }
+    while (space && piece.starts_with(' ')) piece.remove_prefix(1);
+    out.append(piece);
+    if (strips && !piece.empty()) space = piece.ends_with(' ');
+    if (out.size() > kMaxBytes) return TooLong();
+  }
+  for (bool again = strips; again;) {
+    again = false;
+    for (const std::string_view end : kSpaces) {
+      if (!out.ends_with(end)) continue;
+      out.resize(out.size() - end.size());
+      again = true;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Normalizer::Apply(const Step& applied, std::string text) {
+  const NormalizeStep& step = applied.step;
   switch (step.kind) {
     case NormalizeStep::kNfc:
       return UnicodeForm(text, UTF8PROC_COMPOSE);
@@ -89,16 +170,19 @@ absl::StatusOr<std::string> Apply(const NormalizeStep& step, const std::optional
       return text.empty() ? text : step.to + text;
     case NormalizeStep::kReplace:
       if (text.size() / step.from.size() * step.to.size() > kMaxBytes) {
-        return absl::ResourceExhaustedError("normalised text becomes too long");
+        return TooLong();
       }
       return absl::StrReplaceAll(text, {{step.from, step.to}});
     case NormalizeStep::kReplaceRegex:
-      return ReplaceMatches(text, *regex, step.to);
+      return ReplaceMatches(text, *applied.regex, step.to);
+    case NormalizeStep::kPrecompiled:
+      return Precompiled(text, *applied.charsmap);
+    case NormalizeStep::kCharsmap:
+      return Normalized(text, applied.charsmap ? &*applied.charsmap : nullptr, applied.kept,
+                        step.strips);
   }
   return text;
 }
-
-}  // namespace
 
 size_t SpaceAtBegin(std::string_view text) {
   size_t at = 0;
@@ -124,14 +208,25 @@ size_t SpaceAtEnd(std::string_view text) {
 absl::StatusOr<Normalizer> Normalizer::Create(std::vector<NormalizeStep> steps) {
   Normalizer normalizer;
   for (NormalizeStep& step : steps) {
-    std::optional<Regex> regex;
+    Step made;
     if (step.kind == NormalizeStep::kReplaceRegex) {
-      ASSIGN_OR_RETURN(regex, Regex::Compile(step.from));
+      ASSIGN_OR_RETURN(made.regex, Regex::Compile(step.from));
+    }
+    if (step.kind == NormalizeStep::kPrecompiled ||
+        (step.kind == NormalizeStep::kCharsmap && !step.from.empty())) {
+      ASSIGN_OR_RETURN(made.charsmap, Charsmap::Create(step.from));
+      step.from.clear();
+    }
+    if (!step.kept.empty()) {
+      std::vector<std::pair<std::string_view, int32_t>> kept;
+      for (const std::string& text : step.kept) kept.emplace_back(text, 0);
+      made.kept = PieceTrie::Create(std::move(kept));
     }
     if (step.kind == NormalizeStep::kReplace && step.from.empty()) {
       return absl::InvalidArgumentError("a normalizer replaces the empty text");
     }
-    normalizer.steps_.push_back({std::move(step), std::move(regex)});
+    made.step = std::move(step);
+    normalizer.steps_.push_back(std::move(made));
   }
   return normalizer;
 }
@@ -139,9 +234,9 @@ absl::StatusOr<Normalizer> Normalizer::Create(std::vector<NormalizeStep> steps) 
 absl::StatusOr<std::string> Normalizer::Run(std::string_view text) const {
   std::string normal(text);
   for (const Step& step : steps_) {
-    ASSIGN_OR_RETURN(normal, Apply(step.step, step.regex, std::move(normal)));
+    ASSIGN_OR_RETURN(normal, Apply(step, std::move(normal)));
     if (normal.size() > kMaxBytes) {
-      return absl::ResourceExhaustedError("normalised text becomes too long");
+      return TooLong();
     }
   }
   return normal;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/text/charsmap.h"
+#include "server/text/piece_trie.h"
 #include "server/text/regex.h"
 #include "server/text/tokenizer_data.h"
 
@@ -19,7 +21,7 @@ namespace athanor {
 // Immutable, so thread-safe.
 class Normalizer {
  public:
-  // Returns what Regex::Compile says of a pattern.
+  // Returns what Regex::Compile says of a pattern, Charsmap::Create of a charsmap.
   static absl::StatusOr<Normalizer> Create(std::vector<NormalizeStep> steps);
 
   bool empty() const { return steps_.empty(); }
@@ -32,7 +34,10 @@ class Normalizer {
   struct Step {
     NormalizeStep step;
     std::optional<Regex> regex;
+    std::optional<Charsmap> charsmap;
+    PieceTrie kept;
   };
+  static absl::StatusOr<std::string> Apply(const Step& step, std::string text);
   std::vector<Step> steps_;
 };
 

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -19,19 +21,6 @@ absl::Status Unsupported(std::string_view what) {
   return absl::UnimplementedError(Cat("the vocabulary has ", what, ", which is not supported"));
 }
 
-// Reports whether the first line is a token in base64 and its rank.
-bool IsRanks(std::string_view bytes) {
-  const std::string_view line = bytes.substr(0, bytes.find('\n'));
-  const size_t space = line.find(' ');
-  const auto all = [](std::string_view text, std::string_view of) {
-    return !text.empty() && text.find_first_not_of(of) == std::string_view::npos;
-  };
-  return space != std::string_view::npos &&
-         all(line.substr(0, space),
-             "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") &&
-         all(line.substr(space + 1), "0123456789");
-}
-
 absl::Status CheckPieces(const ScoredPieces& scored) {
   for (size_t id = 0; id < scored.pieces.size(); ++id) {
     const std::string& piece = scored.pieces[id];
@@ -42,7 +31,7 @@ absl::Status CheckPieces(const ScoredPieces& scored) {
     if (piece.size() > kMaxPiece) return bad(Cat("has ", piece.size(), " bytes"));
     if (FindBrokenUtf8(piece)) return bad("is no UTF-8");
     if (!std::isfinite(scored.scores[id])) return bad("has no finite score");
-    if (scored.types[id] == PieceType::kUnused) {
+    if (scored.types[id] == PieceType::kUnused && !scored.unigram) {
       return Unsupported(Cat("the unused token ", id, " ", Quoted(piece)));
     }
   }
@@ -69,6 +58,40 @@ absl::Status CheckCharacters(const TokenizerData& data) {
   return absl::OkStatus();
 }
 
+// Sets the scores of pieces, as unigram_model.cc of SentencePiece 0.2.3 has them.
+void SetScores(const ScoredPieces& scored, TokenizerData* data) {
+  float least = std::numeric_limits<float>::max();
+  data->scores = scored.scores;
+  data->rounds_scores = true;
+  for (size_t id = 0; id < scored.pieces.size(); ++id) {
+    if (scored.types[id] == PieceType::kNormal) {
+      least = std::min(least, static_cast<float>(scored.scores[id]));
+    } else if (scored.types[id] == PieceType::kUserDefined) {  // better than all of its parts
+      data->scores[id] =
+          static_cast<float>(0.1 * (static_cast<double>(scored.pieces[id].size()) - 1));
+      data->hidden[id] = false;
+    }
+  }
+  data->unk_score = least + static_cast<float>(kUnknownPenalty);
+}
+
+// Sets what is done to text ahead of pieces, and to their text.
+void SetSpaces(const ScoredPieces& scored, TokenizerData* data) {
+  if (scored.strips || !scored.charsmap.empty()) {
+    NormalizeStep step = {.kind = NormalizeStep::kCharsmap, .from = scored.charsmap};
+    step.strips = scored.strips;
+    for (size_t id = 0; id < scored.pieces.size(); ++id) {
+      if (scored.types[id] == PieceType::kUserDefined) step.kept.push_back(scored.pieces[id]);
+    }
+    data->normalize.push_back(std::move(step));
+  }
+  if (scored.prefix) data->normalize.push_back({NormalizeStep::kPrepend, "", kSpace});
+  data->normalize.push_back({NormalizeStep::kReplace, " ", kSpace});
+  if (scored.prefix) data->strip_left = 1;
+  if (scored.strips) data->strip_left = std::numeric_limits<int64_t>::max();
+  data->replace.emplace_back(kSpace, " ");
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerData> DataOf(ScoredPieces scored) {
@@ -85,45 +108,38 @@ absl::StatusOr<TokenizerData> DataOf(ScoredPieces scored) {
       data.unk = static_cast<int32_t>(id);
     }
     const bool special = type == PieceType::kControl || type == PieceType::kUnknown;
-    if (!special && type != PieceType::kUserDefined) continue;
+    // Unigram finds user-defined ones by their scores.
+    if (!special && (type != PieceType::kUserDefined || scored.unigram)) continue;
     data.added.push_back(
         {.content = scored.pieces[id], .id = static_cast<int32_t>(id), .special = special});
   }
+  SetSpaces(scored, &data);
+  if (scored.unigram) SetScores(scored, &data);
   data.pieces = std::move(scored.pieces);
+  if (scored.unigram) return data;
   RETURN_IF_ERROR(CheckCharacters(data));
   data.merges = MergesByScore(data.pieces, scored.scores, data.hidden);
-  if (scored.prefix) {
-    data.normalize.push_back({NormalizeStep::kPrepend, "", kSpace});
-    data.strip_left = 1;
-  }
-  data.normalize.push_back({NormalizeStep::kReplace, " ", kSpace});
-  data.replace.emplace_back(kSpace, " ");
   return data;
 }
 
 absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes) {
   sentencepiece::Model model;
   if (!model.ParseFromString(std::string(bytes)) || model.pieces().empty()) {
-    if (IsRanks(bytes)) {
-      return absl::UnimplementedError(
-          "the file is a list of ranks, as tiktoken's are, which is not supported; right is "
-          "tokenizer.json");
-    }
     return absl::InvalidArgumentError("the file is no SentencePiece model");
   }
   const sentencepiece::Trainer& trainer = model.trainer_spec();
   const sentencepiece::Normalizer& normalizer = model.normalizer_spec();
-  if (trainer.model_type() != sentencepiece::Trainer::BPE) {
+  if (trainer.model_type() != sentencepiece::Trainer::BPE &&
+      trainer.model_type() != sentencepiece::Trainer::UNIGRAM) {
     return Unsupported(
         Cat("the type ", sentencepiece::Trainer::ModelType_Name(trainer.model_type())));
   }
   if (trainer.treat_whitespace_as_suffix()) return Unsupported("treat_whitespace_as_suffix");
-  if (!normalizer.precompiled_charsmap().empty()) {
-    return Unsupported(Cat("the normalizer ", normalizer.name()));
-  }
-  if (normalizer.remove_extra_whitespaces()) return Unsupported("remove_extra_whitespaces");
   if (!normalizer.escape_whitespaces()) return Unsupported("no escape_whitespaces");
   ScoredPieces scored;
+  scored.unigram = trainer.model_type() == sentencepiece::Trainer::UNIGRAM;
+  scored.strips = normalizer.remove_extra_whitespaces();
+  scored.charsmap = normalizer.precompiled_charsmap();
   scored.byte_fallback = trainer.byte_fallback();
   scored.prefix = normalizer.add_dummy_prefix();
   for (const sentencepiece::Piece& piece : model.pieces()) {

@@ -75,7 +75,8 @@ struct Tokenizer::Call {
   std::vector<int32_t>* ids;
   std::deque<std::string> owned;  // cached words may be views of these
   std::vector<std::string_view> words;
-  Bpe::Scratch scratch;
+  Bpe::Scratch bpe;
+  Unigram::Scratch unigram;
   absl::flat_hash_map<std::string_view, TextRange> cache;  // ranges of `cached`
   std::vector<int32_t> cached;
 };
@@ -194,7 +195,11 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::Create(TokenizerData
   RETURN_IF_ERROR(tokenizer->SetBytes(data));
   RETURN_IF_ERROR(tokenizer->CheckIds(data));
   tokenizer->HideSpecial(&data);
-  ASSIGN_OR_RETURN(tokenizer->bpe_, Bpe::Create(data));
+  if (data.scores.empty()) {
+    ASSIGN_OR_RETURN(tokenizer->model_, Bpe::Create(data));
+  } else {
+    ASSIGN_OR_RETURN(tokenizer->model_, Unigram::Create(data));
+  }
   ASSIGN_OR_RETURN(tokenizer->splitter_, Splitter::Create(std::move(data.split)));
   RETURN_IF_ERROR(tokenizer->SetAdded(data));
   tokenizer->begin_ = std::move(data.begin);
@@ -204,6 +209,14 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::Create(TokenizerData
 
 std::string_view Tokenizer::BytesOf(int32_t id) const {
   return id >= 0 && id < size() ? std::string_view(bytes_[id]) : std::string_view();
+}
+
+void Tokenizer::EncodeWord(std::string_view word, Call* call) const {
+  if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
+    bpe->Encode(word, &call->bpe, call->ids);
+  } else {
+    std::get<Unigram>(model_).Encode(word, &call->unigram, call->ids);
+  }
 }
 
 absl::Status Tokenizer::EncodeWords(std::string_view text, bool first, Call* call) const {
@@ -217,7 +230,7 @@ absl::Status Tokenizer::EncodeWords(std::string_view text, bool first, Call* cal
       continue;
     }
     const size_t size = ids->size();
-    bpe_.Encode(word, &call->scratch, ids);
+    EncodeWord(word, call);
     if (word.size() > kMaxCachedWord || call->cache.size() >= kMaxCached) continue;
     const size_t begin = call->cached.size();
     call->cached.insert(call->cached.end(), ids->begin() + static_cast<ptrdiff_t>(size),

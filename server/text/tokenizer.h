@@ -1,4 +1,5 @@
-// Text to tokens as a model's own tokenizer does: added tokens, normalisation, words, merges.
+// Text to tokens as a model's own tokenizer does: added tokens, normalisation, words, then merges
+// or Unigram.
 //
 //   ASSIGN_OR_RETURN(TokenizerData data, ReadTokenizerJson(json, config));
 //   ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer, Tokenizer::Create(data));
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +24,7 @@
 #include "server/text/part.h"
 #include "server/text/split.h"
 #include "server/text/tokenizer_data.h"
+#include "server/text/unigram.h"
 
 namespace athanor {
 
@@ -60,12 +63,13 @@ class Tokenizer {
   absl::Status SetAdded(const TokenizerData& data);
   absl::Status SetBytes(const TokenizerData& data);
   void HideSpecial(TokenizerData* data) const;
+  void EncodeWord(std::string_view word, Call* call) const;
   absl::Status EncodeSection(std::string_view text, bool first, Call* call) const;
   absl::Status EncodeWords(std::string_view text, bool first, Call* call) const;
 
   Normalizer normalizer_;
   Splitter splitter_;
-  Bpe bpe_;
+  std::variant<Bpe, Unigram> model_;
   AddedTokens added_;             // looked for in the text as it is
   AddedTokens added_normalized_;  // and in normalised text
   std::vector<int32_t> begin_, end_;

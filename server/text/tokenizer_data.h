@@ -34,9 +34,15 @@ struct NormalizeStep {
     kPrepend,       // `to`, ahead of text that is not empty
     kReplace,       // `from` by `to`
     kReplaceRegex,  // matches of `from` by `to`, which is literal
+    kPrecompiled,   // by the charsmap `from`, as HF's tokenizers apply it
+    kCharsmap,      // by the charsmap `from` ("": none), as SentencePiece does
   };
   Kind kind = kNfc;
   std::string from, to;
+  // Of kCharsmap: texts that stay as they are, and whether spaces are taken from the ends and
+  // doubled ones become one.
+  std::vector<std::string> kept;
+  bool strips = false;
 };
 
 struct SplitStep {
@@ -72,6 +78,9 @@ struct TokenizerData {
   std::vector<std::string> pieces;  // by id, as the file writes them; "" where no token is
   std::vector<bool> hidden;         // by id: never found in text (empty: none is)
   std::vector<Merge> merges;
+  std::vector<double> scores;  // by id: Unigram takes the words' best sums; empty: merges are made
+  double unk_score = 0;        // with `scores`: of a character that is no piece
+  bool rounds_scores = false;  // with `scores`: sums are of f32
   std::vector<AddedToken> added;
   std::vector<NormalizeStep> normalize;
   std::vector<SplitStep> split;
@@ -80,7 +89,7 @@ struct TokenizerData {
   bool byte_fallback =
       false;  // characters that are no piece are written by the pieces <0x00>..<0xFF>
   bool ignore_merges = false;  // a word that is a piece is that piece
-  bool fuse_unk = false;       // neighbours that are unknown are one token
+  bool fuse_unk = false;       // neighbours that are unknown are one token; with `scores` always
   int32_t unk = -1;            // stands for an unknown character; -1: it is left out
 
   std::vector<int32_t> begin, end;  // put around a prompt

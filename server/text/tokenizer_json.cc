@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/text/json_fields.h"
 #include "server/text/tokenizer_json_steps.h"
+#include "server/text/vocabulary.h"
 
 namespace athanor {
 namespace {
@@ -74,10 +77,47 @@ absl::Status ReadMerges(const nlohmann::json& merges, const Ids& ids, TokenizerD
   return absl::OkStatus();
 }
 
+// Reads pieces and their scores by id: [["a", -1.5], ...]. Of equal pieces the last counts.
+absl::Status ReadScores(const nlohmann::json& vocabulary, TokenizerData* data, Ids* ids) {
+  if (!vocabulary.is_array() || vocabulary.size() > static_cast<size_t>(kMaxId)) {
+    return absl::InvalidArgumentError(Cat("model.vocab is no list of at most ", kMaxId));
+  }
+  double least = std::numeric_limits<double>::infinity();
+  for (const nlohmann::json& entry : vocabulary) {
+    const bool right =
+        entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_number();
+    if (!right) {
+      return absl::InvalidArgumentError(
+          Cat("model.vocab[", data->pieces.size(), "] is no piece with its score"));
+    }
+    data->scores.push_back(entry[1].get<double>());
+    least = std::min(least, data->scores.back());
+    (*ids)[entry[0].get_ref<const std::string&>()] = static_cast<int32_t>(data->pieces.size());
+    data->pieces.push_back(entry[0].get<std::string>());
+  }
+  data->unk_score = least + kUnknownPenalty;
+  return absl::OkStatus();
+}
+
+absl::Status ReadUnigram(JsonFields* model, TokenizerData* data, Ids* ids) {
+  data->byte_fallback = model->Bool("byte_fallback", false);
+  const nlohmann::json& vocabulary = model->Any("vocab");
+  const int64_t unk = model->Has("unk_id") ? model->Int("unk_id") : -1;
+  RETURN_IF_ERROR(model->Done());
+  RETURN_IF_ERROR(ReadScores(vocabulary, data, ids));
+  if (unk < -1 || unk >= std::ssize(data->pieces)) {
+    return absl::InvalidArgumentError(
+        Cat("model.unk_id is ", unk, ", of ", data->pieces.size(), " tokens"));
+  }
+  data->unk = static_cast<int32_t>(unk);
+  return absl::OkStatus();
+}
+
 absl::Status ReadModel(const nlohmann::json& json, TokenizerData* data, Ids* ids) {
   JsonFields model(json, "model");
   // Older files leave the type out; they have merges.
   const std::string type = model.Has("type") ? model.Text("type") : "BPE";
+  if (type == "Unigram") return ReadUnigram(&model, data, ids);
   if (type != "BPE" || !model.Has("merges")) {
     model.Unsupported(Cat("the type ", type));
     return model.Done();
@@ -204,6 +244,7 @@ absl::StatusOr<TokenizerData> ReadTokenizerJson(std::string_view json, std::stri
   } else {
     RETURN_IF_ERROR(ReadDecoder(fields.Any("decoder"), "decoder", &data));
   }
+  if (data.byte_level && !data.scores.empty()) fields.Unsupported("Unigram behind ByteLevel");
   RETURN_IF_ERROR(fields.Done());
   RETURN_IF_ERROR(ApplyConfig(config, ids, &data));
   return data;

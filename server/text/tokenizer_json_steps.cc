@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/escaping.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/text/json_fields.h"
@@ -140,6 +141,11 @@ absl::Status ReadNormalizer(const nlohmann::json& json, const std::string& path,
     if (fields.Bool("strip_left")) data->normalize.push_back({.kind = NormalizeStep::kStripLeft});
     if (right) data->normalize.push_back({.kind = NormalizeStep::kStripRight});
     return fields.Done();
+  } else if (type == "Precompiled") {
+    step.kind = NormalizeStep::kPrecompiled;
+    if (!absl::Base64Unescape(fields.Text("precompiled_charsmap"), &step.from)) {
+      fields.Fail(absl::InvalidArgumentError(Cat(path, ".precompiled_charsmap is no base64")));
+    }
   } else {
     fields.Unsupported(Cat("the type ", type));
   }

@@ -16,14 +16,14 @@
 
 namespace athanor {
 
-// Reads a .model of type BPE whose normaliser is the identity, as those of language models are.
-// Its control tokens are special; `begin` is its token for the beginning, if it has one, as HF's
-// classes add it. Returns INVALID_ARGUMENT if it is no such file, UNIMPLEMENTED with the name of
-// what is not supported.
+// Reads a .model of type BPE or UNIGRAM. Its control tokens are special; `begin` is its token for
+// the beginning, if it has one, as HF's classes add it. Returns INVALID_ARGUMENT if it is no such
+// file, UNIMPLEMENTED with the name of what is not supported.
 absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes);
 
 // Reads the keys tokenizer.ggml.*: model "gpt2" (merges; `pre` names how text is split), "gemma4"
-// (merges, spaces as U+2581) or "llama" (scores). Returns as ReadSentencePiece.
+// (merges, spaces as U+2581), "llama" (merges by scores) or "t5" (Unigram). Returns as
+// ReadSentencePiece.
 absl::StatusOr<TokenizerData> ReadVocabulary(const checkpoint::Gguf& gguf);
 
 // Lists what both say of a token; the numbers are those of the files.
@@ -38,14 +38,20 @@ enum class PieceType : int64_t {
 
 inline constexpr char kSpace[] = "\xE2\x96\x81";  // U+2581, which pieces have for a space
 
+// Added to the least score: that of a character that is no piece (SentencePiece, HF).
+inline constexpr double kUnknownPenalty = -10;
+
 // A vocabulary of scored pieces, as SentencePiece has it.
 struct ScoredPieces {
+  bool unigram = false;  // its type; else BPE
   std::vector<std::string> pieces;
   std::vector<double> scores;
   std::vector<PieceType> types;
   int32_t unk = -1;  // stands for unknown characters; -1: the one token of that type
   bool byte_fallback = false;
-  bool prefix = true;  // text begins with a space
+  bool prefix = true;    // text begins with a space
+  bool strips = false;   // spaces are taken from the ends, and doubled ones become one
+  std::string charsmap;  // "": none
 };
 
 // Makes a tokenizer of it; without tokens around a prompt.

@@ -6,10 +6,12 @@ not assign may differ, and is left out: see `is_known`.
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
 import pathlib
+import struct
 import unicodedata
 from collections.abc import Callable
 
@@ -199,23 +201,116 @@ def test_trained(name: str, tmp_path: pathlib.Path):
             oracle.TRUSTED | oracle.AROUND)
 
 
-@pytest.mark.parametrize("fallback", [False, True])
-def test_sentencepiece(fallback: bool, tmp_path: pathlib.Path):
-    texts = oracle.tree_texts(300_000)
+WORDS = ["<sep>", "ab c", "ab▁c", "  ", "zoo", "<s>", "<unk>", "<0x41>", " <sep> "]
+USER = ["<sep>", "ab▁c", "▁▁", "zoo"]
+# Options of sentencepiece's trainer.
+MODELS: dict[str, dict] = {
+    "bpe": {"normalization_rule_name": "identity", "remove_extra_whitespaces": False},
+    "bpe_bytes": {"normalization_rule_name": "identity", "remove_extra_whitespaces": False,
+                  "byte_fallback": True, "user_defined_symbols": USER},
+    "bpe_nmt": {"byte_fallback": True, "user_defined_symbols": ["<sep>", "zoo"]},
+    "unigram_nmt": {},
+    "unigram_cf": {"normalization_rule_name": "nmt_nfkc_cf", "byte_fallback": True,
+                   "user_defined_symbols": [*USER, "ab c"]},
+    "unigram_bytes": {"normalization_rule_name": "identity", "remove_extra_whitespaces": False,
+                      "byte_fallback": True, "user_defined_symbols": USER},
+    "unigram_plain": {"normalization_rule_name": "nfkc", "add_dummy_prefix": False},
+}
+
+
+def train(name: str) -> bytes:
+    """Trains a model of sentencepiece on the tree's files and random texts."""
     model = io.BytesIO()
-    lines = [line[:200] for text in texts for line in text.split("\n") if line.strip()]
+    texts = oracle.tree_texts(300_000) + oracle.random_texts(500, 5)
+    lines = [line[:200] for text in texts for line in text.replace("\0", "").split("\n")
+             if line.strip()]
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, model_type="bpe", vocab_size=1500,
-        normalization_rule_name="identity", remove_extra_whitespaces=False,
-        byte_fallback=fallback, user_defined_symbols=["<sep>", "ab▁c", "▁▁", "zoo"], minloglevel=2)
+        sentence_iterator=iter(lines), model_writer=model, model_type=name.split("_")[0],
+        vocab_size=1500, hard_vocab_limit=False, minloglevel=2, **MODELS[name])
+    return model.getvalue()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sentencepiece(name: str, tmp_path: pathlib.Path):
+    model = train(name)
     path = tmp_path / "tokenizer.model"
-    path.write_bytes(model.getvalue())
-    made = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    words = ["<sep>", "ab c", "  ", "zoo", "<s>"]
-    texts = texts[:30] + oracle.random_texts(4000, 7, words) + oracle.code_points()[::7]
+    path.write_bytes(model)
+    made = sentencepiece.SentencePieceProcessor(model_proto=model)
+    texts = oracle.tree_texts(100_000)
+    texts += ["\n".join(texts)] + oracle.random_texts(4000, 7, WORDS) + oracle.code_points()[::7]
     # The library ends a text at NUL.
     texts = [text for text in texts if "\0" not in text]
     compare("model", path, texts, made.encode)
+
+
+def fields(message: bytes) -> dict[int, list]:
+    """Returns the values of a protobuf message by their numbers."""
+    found: dict[int, list] = {}
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            at += 1
+            value |= (message[at - 1] & 0x7F) << shift
+            shift += 7
+            if message[at - 1] < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        value: int | bytes = varint() if key & 7 in (0, 2) else 4
+        if key & 7 != 0:
+            at += int(value)
+            value = message[at - int(value):at]
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+PRECOMPILED = {"type": "Precompiled"}
+ALWAYS = {**METASPACE, "prepend_scheme": "always"}
+# The model of sentencepiece with the pieces; normaliser, pre-tokenizer, decoder.
+UNIGRAMS: dict[str, tuple[str, dict | None, dict | None, dict]] = {
+    "xlm_roberta": ("unigram_nmt", sequence(
+        "normalizers", PRECOMPILED,
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}),
+        sequence("pretokenizers", {"type": "WhitespaceSplit"}, ALWAYS), ALWAYS),
+    "t5": ("unigram_nmt", sequence(
+        "normalizers", PRECOMPILED, {"type": "Strip", "strip_left": False, "strip_right": True},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}), ALWAYS, ALWAYS),
+    "whole": ("unigram_cf", PRECOMPILED, {**ALWAYS, "split": False}, LLAMA_DECODER),
+    "llm_jp": ("unigram_bytes", sequence(
+        "normalizers", {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}), None, LLAMA_DECODER),
+}
+
+
+@pytest.mark.parametrize("name", UNIGRAMS)
+def test_unigram_json(name: str, tmp_path: pathlib.Path):
+    model, normalizer, pre, decoder = UNIGRAMS[name]
+    read = fields(train(model))
+    pieces = [fields(piece) for piece in read[1]]
+    texts = [piece[1][0].decode() for piece in pieces]
+    scores = [struct.unpack("<f", piece.get(2, [bytes(4)])[0])[0] for piece in pieces]
+    kinds = [piece.get(3, [1])[0] for piece in pieces]
+    charsmap = base64.b64encode(fields(read[3][0]).get(2, [b""])[0]).decode()
+    added = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False, "special": kind != 4}
+             for i, (text, kind) in enumerate(zip(texts, kinds, strict=True)) if kind in (2, 3, 4)]
+    written = json.dumps(normalizer).replace(
+        json.dumps(PRECOMPILED), json.dumps({**PRECOMPILED, "precompiled_charsmap": charsmap}))
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
+        "normalizer": json.loads(written), "pre_tokenizer": pre, "post_processor": None,
+        "decoder": decoder,
+        "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": 6 in kinds,
+                  "vocab": list(zip(texts, scores, strict=True))}}))
+    made = tokenizers.Tokenizer.from_file(str(path))
+    some = oracle.tree_texts(100_000) + oracle.random_texts(4000, 7, WORDS)
+    some += oracle.code_points()[::7]
+    compare("json", path, some, lambda text: made.encode(text).ids, made.decode, oracle.TRUSTED)
 
 
 def test_broken_text_is_refused():
@@ -225,7 +320,7 @@ def test_broken_text_is_refused():
 
 
 @pytest.mark.parametrize("change, what", [
-    ({"model": {"type": "Unigram", "vocab": []}}, "the type Unigram"),
+    ({"model": {"type": "Unigram", "vocab": [], "shiny": 1}}, "shiny"),
     ({"model": {"type": "WordPiece", "vocab": {}}}, "the type WordPiece"),
     ({"normalizer": {"type": "BertNormalizer"}}, "the type BertNormalizer"),
     ({"pre_tokenizer": {"type": "UnicodeScripts"}}, "the type UnicodeScripts"),
