@@ -92,42 +92,46 @@ absl::StatusOr<Side> Connect(const Options& options, const LlmServer& server, co
   load.address = server.address;
   load.model = server.model;
   const auto length = [](const std::string& text) { return text.empty() ? "128" : text; };
+  const bool own_lengths = !prompts.texts.empty() || prompts.trace != nullptr;
   Side side;
-  side.about = {
-      {"backend", server.protocol == Protocol::kGrpc ? "athanor-grpc" : "openai"},
-      {"server", known.server},
-      {"options",
-       {{"input_tokens", prompts.texts.empty() ? json(length(options.llm.input_tokens)) : json()},
-        {"output_tokens", length(options.llm.output_tokens)},
-        {"prompts", options.llm.prompts},
-        {"chat", prompts.chat},
-        {"ignore_eos", !options.llm.allow_eos},
-        {"temperature", options.llm.temperature},
-        {"vocabulary", prompts.vocabulary},
-        {"max_model_len", prompts.max_model_len},
-        {"family", known.family}}}};
+  side.about = {{"backend", server.protocol == Protocol::kGrpc ? "athanor-grpc" : "openai"},
+                {"server", known.server},
+                {"options",
+                 {{"input_tokens", own_lengths ? json() : json(length(options.llm.input_tokens))},
+                  {"output_tokens",
+                   prompts.trace == nullptr ? json(length(options.llm.output_tokens)) : json()},
+                  {"prompts", options.llm.prompts},
+                  {"shared_prefix", options.llm.shared_prefix},
+                  {"turns", prompts.turns},
+                  {"trace", options.llm.trace},
+                  {"chat", prompts.chat},
+                  {"ignore_eos", !options.llm.allow_eos},
+                  {"temperature", options.llm.temperature},
+                  {"vocabulary", prompts.vocabulary},
+                  {"max_model_len", prompts.max_model_len},
+                  {"family", known.family}}}};
   std::unique_ptr<Backend> backend = MakeBackend(options, server, load, prompts);
   ASSIGN_OR_RETURN(side.load, Load::Create(std::move(load), std::move(backend)));
   return side;
 }
 
 absl::StatusOr<ExitCode> Run(Options options) {
-  if (absl::Status s = PrepareRunFlags(options.llm, &options.run.flags); !s.ok()) return Usage(s);
+  LlmPlan llm;
+  absl::Status prepared = PrepareRunFlags(options.llm, &options.run.flags, &llm);
+  if (!prepared.ok()) return Usage(prepared);
   ASSIGN_OR_RETURN(RunPlan plan, PlanRun(options.run));
-  absl::StatusOr<LlmPlan> llm = ParseLlmFlags(options.llm, &plan);
-  if (!llm.ok()) return Usage(llm.status());
+  if (absl::Status s = ParseLlmFlags(options.llm, &plan, &llm); !s.ok()) return Usage(s);
   std::vector<Known> known;
   std::vector<ModelFacts> facts;
-  for (const LlmServer& server : llm->servers) {
+  for (const LlmServer& server : llm.servers) {
     ASSIGN_OR_RETURN(Known one, Ask(options, server, plan.load));
     facts.push_back(one.facts);
     known.push_back(std::move(one));
   }
-  if (absl::Status s = FitPrompts(facts, &llm->prompts); !s.ok()) return Usage(s);
+  if (absl::Status s = FitPrompts(facts, &llm.prompts); !s.ok()) return Usage(s);
   std::vector<Side> sides;
   for (size_t i = 0; i < known.size(); ++i) {
-    ASSIGN_OR_RETURN(Side side,
-                     Connect(options, llm->servers[i], known[i], llm->prompts, plan.load));
+    ASSIGN_OR_RETURN(Side side, Connect(options, llm.servers[i], known[i], llm.prompts, plan.load));
     sides.push_back(std::move(side));
   }
   return Measure(options.run, plan, sides);
@@ -143,6 +147,17 @@ void AddPromptFlags(client::CommandSyntax sub, LlmFlags* flags) {
   sub.Option("--prompts", &flags->prompts,
              "file of JSON lines with texts to send instead of random tokens: strings, or objects "
              "with \"prompt\"");
+  sub.Option(
+      "--shared_prefix", &flags->shared_prefix,
+      "tokens that random prompts begin with, before their own: TOKENS, or TOKENS:GROUPS for "
+      "as many different ones, in rotation; warm-up calls and later runs have the same");
+  sub.Option("--turns", &flags->turns,
+             "closed loop: calls of a conversation, each of which begins with the prompt and the "
+             "answer of the one before it; default 1");
+  sub.Option("--trace", &flags->trace,
+             "file of JSON lines that say when calls are due, how long they are and what they "
+             "share, as Mooncake's: {\"timestamp\": MS, \"input_length\": N, "
+             "\"output_length\": N, \"hash_ids\": [an id for each 512 tokens]}");
   sub.Flag("--chat", &flags->chat,
            "with --prompts: send each text as the message of a chat's user");
   sub.Flag("--allow_eos", &flags->allow_eos,

@@ -95,6 +95,74 @@ TEST(CommandLlmTest, ASweepOfTwoServersAndProtocols) {
   EXPECT_EQ(results->comparisons.size(), 2u);
 }
 
+TEST(CommandLlmTest, AKneeIsACurveOfRates) {
+  FakeGenerate server;
+  const std::string out = Path("knee.json"), html = Path("knee.html");
+  const auto knee = [&](const std::string& slo) {
+    return Bench({"--server",  server.address(), "--model", "llm",        "--output_tokens",
+                  "2",         "--input_tokens", "2",       "--duration", "300ms",
+                  "--arrival", "fixed",          "--rate",  "10",         "--timeout",
+                  "10s",       "--knee",         "--slo",   slo,          "--out",
+                  out,         "--html",         html});
+  };
+  EXPECT_EQ(knee("ttft:0.000001"), kMissed);
+  json runs = Read(out)["runs"];
+  ASSERT_EQ(runs.size(), 11u);  // 10 calls/s halved down to a 1024th
+  for (size_t i = 1; i < runs.size(); ++i) {
+    EXPECT_LT(runs[i - 1]["options"]["phases"][0]["rate"], runs[i]["options"]["phases"][0]["rate"]);
+  }
+  EXPECT_EQ(runs[10]["label"], "rate 10");
+  EXPECT_EQ(runs[0]["sweep"], runs[10]["sweep"]);
+  EXPECT_THAT(client::ReadFile(html).value_or(""), HasSubstr("Goodput over rate"));
+}
+
+TEST(CommandLlmTest, ATraceIsSentAsItSays) {
+  FakeGenerate server;
+  const std::string out = Path("trace.json"), trace = Path("trace.jsonl");
+  ASSERT_TRUE(
+      client::WriteFile(trace,
+                        R"({"timestamp": 0, "input_length": 5, "output_length": 7, "hash_ids": [0]}
+{"timestamp": 20, "input_length": 9, "output_length": 2, "hash_ids": [0]})")
+          .ok());
+  ASSERT_EQ(Bench({"--server", server.address(), "--model", "llm", "--trace", trace, "--warmup",
+                   "0", "--out", out}),
+            kOk);
+  const json run = Read(out);
+  EXPECT_EQ(run["completed"], 2);
+  EXPECT_EQ(run["arrival"], "trace");
+  EXPECT_EQ(run["total_input_tokens"], 14);
+  EXPECT_EQ(run["total_output_tokens"], 9);
+  EXPECT_EQ(run["options"]["trace"], trace);
+  const std::vector<v1::GenerateRequest> requests = server.service().requests();
+  ASSERT_EQ(requests.size(), 2u);
+  const auto& one = requests[0].tokens().ids();
+  const auto& other = requests[1].tokens().ids();
+  ASSERT_EQ(one.size() + other.size(), 14);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(one[i], other[i]);
+}
+
+TEST(CommandLlmTest, ConversationsGrow) {
+  FakeGenerate server;
+  const std::string out = Path("turns.json");
+  ASSERT_EQ(Bench({"--server",        server.address(),
+                   "--model",         "llm",
+                   "--input_tokens",  "3",
+                   "--output_tokens", "2",
+                   "--shared_prefix", "4:2",
+                   "--turns",         "3",
+                   "--think",         "1ms",
+                   "--num_prompts",   "4",
+                   "--warmup",        "0",
+                   "--out",           out}),
+            kOk);
+  std::vector<int> lengths;
+  for (const v1::GenerateRequest& request : server.service().requests()) {
+    lengths.push_back(request.tokens().ids_size());
+  }
+  EXPECT_THAT(lengths, testing::ElementsAre(7, 12, 17, 7));
+  EXPECT_EQ(Read(out)["options"]["turns"], 3);
+}
+
 TEST(CommandLlmTest, ExitCodesSayWhatWentWrong) {
   FakeGenerate server;
   const std::vector<std::string> base = {"--server", server.address(), "--num_prompts", "2"};

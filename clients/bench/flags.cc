@@ -19,7 +19,8 @@ namespace {
 // Shorter slices hold too few calls to compare. Pairs are limited because each is kept and
 // resampled.
 constexpr double kFewestSliceSeconds = 0.05, kMostPairs = 10'000;
-constexpr size_t kMostPoints = 64;  // of a sweep
+constexpr size_t kMostPoints = 64;    // of a sweep
+constexpr double kShortestTrace = 1;  // seconds; all its calls may be due at its beginning
 // A run that ends after a number of calls has this much time for them.
 constexpr char kNoDuration[] = "168h";
 
@@ -64,9 +65,32 @@ absl::StatusOr<Phase> ParsePhase(const std::string& text, bool* open) {
   return phase;
 }
 
+// A trace has one phase, of all calls that are due in it.
+absl::StatusOr<std::vector<Phase>> PhasesOfTrace(const RunFlags& flags) {
+  const std::pair<const char*, std::string> others[] = {
+      {"--rate", flags.rate},
+      {"--arrival", flags.arrival},
+      {"--concurrency", flags.concurrency},
+      {"--phase", flags.phases.empty() ? "" : flags.phases[0]},
+      {"--knee", flags.knee ? "given" : ""}};
+  for (const auto& [flag, text] : others) {
+    if (!text.empty()) return Bad(flag, text, "--trace says when calls are due; leave one out");
+  }
+  Phase phase;
+  phase.seconds = std::max(flags.due.back(), kShortestTrace);
+  if (!flags.duration.empty()) {
+    ASSIGN_OR_RETURN(phase.seconds, ParseSeconds("--duration", flags.duration));
+  }
+  const auto calls = std::upper_bound(flags.due.begin(), flags.due.end(), phase.seconds);
+  phase.rate = static_cast<double>(calls - flags.due.begin()) / phase.seconds;
+  phase.rate_end = phase.rate;
+  return std::vector<Phase>{phase};
+}
+
 // Parses the phases and reports whether they have a rate.
 absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open) {
-  *open = !flags.rate.empty();
+  *open = !flags.rate.empty() || flags.knee || !flags.due.empty();
+  if (!flags.due.empty()) return PhasesOfTrace(flags);
   if (flags.phases.empty()) {
     Phase phase;
     const std::string unset = flags.num_prompts.has_value() ? kNoDuration : "10s";
@@ -78,13 +102,13 @@ absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open
             "--concurrency", flags.concurrency,
             "limits closed loops only, and --rate makes an open loop; use --max_outstanding");
       }
-      RETURN_IF_ERROR(ParseRate("--rate", flags.rate, &phase));
+      RETURN_IF_ERROR(ParseRate("--rate", flags.rate.empty() ? "1" : flags.rate, &phase));
     }
     return std::vector<Phase>{phase};
   }
   if (*open || !flags.concurrency.empty() || !flags.duration.empty()) {
     return Bad("--phase", flags.phases[0],
-               "sets the whole load: leave out --rate, --concurrency and --duration");
+               "sets the whole load: leave out --rate, --knee, --concurrency and --duration");
   }
   std::vector<Phase> phases;
   for (const std::string& text : flags.phases) {
@@ -100,9 +124,10 @@ absl::StatusOr<std::vector<Phase>> ParsePhases(const RunFlags& flags, bool* open
 }
 
 absl::StatusOr<Arrival> ParseArrival(const RunFlags& flags, bool open) {
+  if (!flags.due.empty()) return Arrival::kTrace;
   if (flags.arrival.empty()) return open ? Arrival::kPoisson : Arrival::kClosed;
   const std::optional<Arrival> arrival = FindArrival(flags.arrival);
-  if (!arrival.has_value()) {
+  if (!arrival.has_value() || *arrival == Arrival::kTrace) {
     return Bad("--arrival", flags.arrival, "must be closed, fixed, poisson or gamma");
   }
   if (open && *arrival == Arrival::kClosed) {
@@ -132,7 +157,7 @@ absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
                "two servers take turns by time; give --duration and --slice");
   }
   const std::vector<Phase>& phases = plan.load.phases;
-  if (phases.size() > 1 || phases[0].rate != phases[0].rate_end) {
+  if (phases.size() > 1 || phases[0].rate != phases[0].rate_end || !flags.due.empty()) {
     return Bad("--server", flags.servers[1], "two servers are compared at one constant load");
   }
   const std::string slice = absl::StrCat(plan.slice_seconds, "s");
@@ -147,6 +172,27 @@ absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
         "--slice", slice,
         absl::StrCat("makes ", slices, " slices of --duration; at most ", kMostPairs, ", so ",
                      std::ceil(phases[0].seconds / kMostPairs * 1e3) / 1e3, "s or more"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseKnee(const RunFlags& flags, RunPlan* plan) {
+  if (!flags.knee) return absl::OkStatus();
+  const Phase& phase = plan->load.phases[0];
+  if (plan->slos.empty()) {
+    return absl::InvalidArgumentError("--knee: needs the levels to meet: --slo, such as e2el:5");
+  }
+  if (flags.servers.size() > 1) {
+    return absl::InvalidArgumentError("--knee: is looked for on one --server at a time");
+  }
+  if (phase.rate != phase.rate_end || !(phase.rate > 0)) {
+    return Bad("--rate", flags.rate, "is the first rate that --knee measures: one number above 0");
+  }
+  // Ends below the limit of kept calls, with room for more arrivals than expected.
+  plan->knee_most = kMostRate;
+  if (!flags.num_prompts.has_value()) {
+    const auto most = static_cast<double>(MostCallsOf(flags.answers));
+    plan->knee_most = std::max(phase.rate, std::min(kMostRate, most / 2 / phase.seconds));
   }
   return absl::OkStatus();
 }
@@ -170,6 +216,9 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
   ASSIGN_OR_RETURN(plan.load.phases, ParsePhases(flags, &open));
   ASSIGN_OR_RETURN(Arrival arrival, ParseArrival(flags, open));
   plan.load.arrival = arrival;
+  for (double due : flags.due) {
+    if (due <= plan.load.phases[0].seconds) plan.load.due.push_back(due);
+  }
   plan.load.answers = flags.answers;
   plan.load.most_calls = flags.num_prompts.value_or(MostCallsOf(flags.answers));
   if (flags.phases.empty() && !open) {
@@ -195,6 +244,10 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
     ASSIGN_OR_RETURN(double seconds, ParseSeconds("--timeout", flags.timeout));
     plan.load.timeout = absl::Seconds(seconds);
   }
+  if (!flags.think.empty()) {
+    ASSIGN_OR_RETURN(double seconds, ParseSeconds("--think", flags.think));
+    plan.load.think = absl::Seconds(seconds);
+  }
   if (!flags.slice.empty()) {
     ASSIGN_OR_RETURN(plan.slice_seconds, ParseSeconds("--slice", flags.slice));
   }
@@ -206,6 +259,7 @@ absl::StatusOr<RunPlan> ParseRunFlags(const RunFlags& flags) {
     return Bad("--slo_share", absl::StrCat(flags.slo_share), "needs --slo, such as e2el:5");
   }
   plan.slo_share = flags.slo_share;
+  RETURN_IF_ERROR(ParseKnee(flags, &plan));
   RETURN_IF_ERROR(CheckComparison(flags, plan));
   plan.load.address = flags.servers[0];
   if (flags.servers.size() == 2) plan.second_server = flags.servers[1];

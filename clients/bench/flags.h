@@ -25,10 +25,14 @@ struct RunFlags {
   InputFlags inputs;
   std::string
       arrival;  // closed, fixed, poisson or gamma; default poisson if there is a rate, else closed
-  std::string rate;  // "500" or "500..2500", calls per second
+  std::string rate;         // "500" or "500..2500", calls per second
+  bool knee = false;        // look for the highest rate that meets the service levels
+  std::vector<double> due;  // of a trace: seconds at which calls are due, ascending from 0
   double burstiness = 1;
-  std::string concurrency;          // "8"; a sweep: "1,4,16", "1:64:x2" or "4:16:+4"; default 1
-  std::string duration;             // "60s", "2m"; default 10s, or none with num_prompts
+  std::string concurrency;  // "8"; a sweep: "1,4,16", "1:64:x2" or "4:16:+4"; default 1
+  std::string think;        // "2s", "500ms"; default none
+  // "60s", "2m"; default 10s, all of a trace, or none with num_prompts.
+  std::string duration;
   std::optional<int> num_prompts;   // a run ends after so many calls
   std::vector<std::string> phases;  // "10s:rate=500..2500", "10s:concurrency=64"
   std::string slice;                // length of a slice of a comparison; default 2s
@@ -45,6 +49,8 @@ struct RunFlags {
 struct RunPlan {
   LoadOptions load;        // for the first server; without requests, which depend on the model
   std::vector<int> sweep;  // numbers of callers to run one after the other; one if no sweep
+  // --knee: the highest rate to measure, from that of the phase on; 0: no knee is looked for.
+  double knee_most = 0;
   std::string second_server;
   double slice_seconds = 2;
   std::vector<Slo> slos;

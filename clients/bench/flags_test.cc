@@ -49,6 +49,44 @@ TEST(FlagsTest, ARateMakesAnOpenLoop) {
   EXPECT_EQ(plan->load.phases[0].rate_end, 20);
 }
 
+TEST(FlagsTest, AKneeBeginsAtTheRate) {
+  RunFlags flags = Flags();
+  flags.knee = true;
+  EXPECT_THAT(std::string(ParseRunFlags(flags).status().message()), HasSubstr("--slo"));
+  flags.slo = "e2el:5";
+  auto plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.arrival, Arrival::kPoisson);
+  EXPECT_EQ(plan->load.phases[0].rate, 1);
+  EXPECT_EQ(plan->knee_most, kMostRate);
+  EXPECT_TRUE(plan->sweep.empty());
+  flags.rate = "30";
+  flags.duration = "100000s";
+  plan = ParseRunFlags(flags);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->load.phases[0].rate, 30);
+  EXPECT_EQ(plan->knee_most, 100);
+  flags.slo.clear();
+  flags.knee = false;
+  EXPECT_EQ(ParseRunFlags(flags)->knee_most, 0);
+  const std::pair<const char*, void (*)(RunFlags*)> cases[] = {
+      {"--rate", [](RunFlags* f) { f->rate = "5..9"; }},
+      {"--rate", [](RunFlags* f) { f->rate = "0"; }},
+      {"--knee", [](RunFlags* f) { f->servers = {"a:1", "b:1"}; }},
+      {"--knee", [](RunFlags* f) { f->rate.clear(), f->phases = {"1s:rate=5"}; }},
+      {"--concurrency", [](RunFlags* f) { f->concurrency = "5"; }},
+      {"--arrival", [](RunFlags* f) { f->arrival = "closed"; }},
+      {"--think", [](RunFlags* f) { f->think = "1s"; }},
+  };
+  for (const auto& [flag, change] : cases) {
+    RunFlags changed = Flags();
+    changed.slo = "e2el:5";
+    changed.knee = true;
+    change(&changed);
+    EXPECT_THAT(std::string(ParseRunFlags(changed).status().message()), HasSubstr(flag)) << flag;
+  }
+}
+
 TEST(FlagsTest, ASweepIsANumberOrAscendingOnes) {
   const auto points = [](const std::string& text) {
     return ParseSweep(text).value_or(std::vector<int>{});

@@ -1,15 +1,20 @@
 #include "clients/bench/llm_flags.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "clients/bench/tokens/openai_backend.h"
 #include "clients/cpp/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
 namespace {
+
+constexpr int kMostTurns = 1000;
 
 absl::Status Bad(absl::string_view flag, absl::string_view text, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " ", text, ": ", what));
@@ -51,6 +56,54 @@ absl::Status LimitToThreads(RunPlan* run) {
   return absl::OkStatus();
 }
 
+// "1000" or "1000:4"
+absl::Status ParsePrefix(const std::string& text, uint64_t seed, PromptOptions* prompts) {
+  if (text.empty()) return absl::OkStatus();
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  const auto read = [](const std::string& part, int64_t* value) {
+    return absl::SimpleAtoi(part, value) && *value >= 1 && *value <= kMostTokens;
+  };
+  if (parts.size() > 2 || !read(parts[0], &prompts->prefix_tokens) ||
+      (parts.size() == 2 && !read(parts[1], &prompts->prefix_groups))) {
+    return Bad(
+        "--shared_prefix", text,
+        absl::StrCat("must be a number of tokens, or TOKENS:GROUPS, each from 1 to ", kMostTokens));
+  }
+  if (!prompts->texts.empty()) {
+    return Bad("--shared_prefix", text, "is for random prompts; those of --prompts are whole");
+  }
+  prompts->prefix_seed = seed;
+  return absl::OkStatus();
+}
+
+absl::Status ParseTurns(const LlmFlags& flags, const RunPlan& run, PromptOptions* prompts) {
+  if (!flags.turns.has_value()) return absl::OkStatus();
+  const std::string text = absl::StrCat(*flags.turns);
+  if (*flags.turns < 1 || *flags.turns > kMostTurns) {
+    return Bad("--turns", text, absl::StrCat("must be 1 to ", kMostTurns));
+  }
+  if (run.load.arrival != Arrival::kClosed) {
+    return Bad("--turns", text,
+               "a conversation waits for its answers: give --concurrency instead of a rate");
+  }
+  prompts->turns = *flags.turns;
+  return absl::OkStatus();
+}
+
+// A trace says what is sent and when.
+absl::Status CheckTrace(const LlmFlags& flags) {
+  const std::pair<const char*, std::string> others[] = {
+      {"--input_tokens", flags.input_tokens},
+      {"--output_tokens", flags.output_tokens},
+      {"--prompts", flags.prompts},
+      {"--shared_prefix", flags.shared_prefix},
+      {"--turns", flags.turns.has_value() ? absl::StrCat(*flags.turns) : ""}};
+  for (const auto& [flag, text] : others) {
+    if (!text.empty()) return Bad(flag, text, "--trace says what is sent; leave one out");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ParseLengths(const LlmFlags& flags, PromptOptions* prompts) {
   if (!flags.prompts.empty()) {
     if (!flags.input_tokens.empty()) {
@@ -72,7 +125,7 @@ absl::Status ParseLengths(const LlmFlags& flags, PromptOptions* prompts) {
 
 }  // namespace
 
-absl::Status PrepareRunFlags(const LlmFlags& flags, RunFlags* run) {
+absl::Status PrepareRunFlags(const LlmFlags& flags, RunFlags* run, LlmPlan* plan) {
   run->answers = Answers::kTokens;
   const size_t servers = run->servers.size();
   RETURN_IF_ERROR(CheckCount("--model", flags.models, servers));
@@ -80,11 +133,15 @@ absl::Status PrepareRunFlags(const LlmFlags& flags, RunFlags* run) {
     RETURN_IF_ERROR(CheckCount("--backend", flags.backends, servers));
   }
   run->model = flags.models[0];
+  if (flags.trace.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckTrace(flags));
+  ASSIGN_OR_RETURN(Trace trace, ReadTrace(flags.trace));
+  for (const TraceCall& call : trace) run->due.push_back(call.seconds);
+  plan->prompts.trace = std::make_shared<const Trace>(std::move(trace));
   return absl::OkStatus();
 }
 
-absl::StatusOr<LlmPlan> ParseLlmFlags(const LlmFlags& flags, RunPlan* run) {
-  LlmPlan plan;
+absl::Status ParseLlmFlags(const LlmFlags& flags, RunPlan* run, LlmPlan* plan) {
   std::vector<std::string> addresses = {run->load.address};
   if (!run->second_server.empty()) addresses.push_back(run->second_server);
   const std::vector<std::string> backends =
@@ -93,7 +150,7 @@ absl::StatusOr<LlmPlan> ParseLlmFlags(const LlmFlags& flags, RunPlan* run) {
   for (size_t i = 0; i < addresses.size(); ++i) {
     ASSIGN_OR_RETURN(Protocol protocol, ParseProtocol(Of(backends, i)));
     any_openai = any_openai || protocol == Protocol::kOpenAi;
-    plan.servers.push_back({protocol, addresses[i], Of(flags.models, i)});
+    plan->servers.push_back({protocol, addresses[i], Of(flags.models, i)});
   }
   if (any_openai) {
     RETURN_IF_ERROR(LimitToThreads(run));
@@ -101,25 +158,28 @@ absl::StatusOr<LlmPlan> ParseLlmFlags(const LlmFlags& flags, RunPlan* run) {
   if (!(flags.temperature >= 0 && flags.temperature <= 2)) {
     return Bad("--temperature", absl::StrCat(flags.temperature), "must be 0 to 2");
   }
-  RETURN_IF_ERROR(ParseLengths(flags, &plan.prompts));
-  plan.prompts.chat = flags.chat;
+  PromptOptions* prompts = &plan->prompts;
+  RETURN_IF_ERROR(ParseLengths(flags, prompts));
+  RETURN_IF_ERROR(ParsePrefix(flags.shared_prefix, run->load.seed, prompts));
+  RETURN_IF_ERROR(ParseTurns(flags, *run, prompts));
+  prompts->chat = flags.chat;
   if (flags.vocabulary.has_value()) {
     if (*flags.vocabulary < 1) {
       return Bad("--vocabulary", absl::StrCat(*flags.vocabulary), "must be a number of tokens");
     }
-    plan.prompts.vocabulary = *flags.vocabulary;
+    prompts->vocabulary = *flags.vocabulary;
   }
   if (flags.max_model_len.has_value()) {
     if (*flags.max_model_len < 2) {
       return Bad("--max_model_len", absl::StrCat(*flags.max_model_len),
                  "must be at least 2, a token of the prompt and one that follows");
     }
-    plan.prompts.max_model_len = *flags.max_model_len;
+    prompts->max_model_len = *flags.max_model_len;
   }
-  if (flags.chat && plan.prompts.texts.empty()) {
+  if (flags.chat && prompts->texts.empty()) {
     return absl::InvalidArgumentError("--chat: a message is text; give texts with --prompts FILE");
   }
-  return plan;
+  return absl::OkStatus();
 }
 
 absl::Status FitPrompts(absl::Span<const ModelFacts> servers, PromptOptions* prompts) {

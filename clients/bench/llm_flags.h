@@ -1,7 +1,10 @@
 // Parses the flags of `athanor-bench llm`.
 //
-//   absl::StatusOr<LlmPlan> plan = ParseLlmFlags(flags, run_plan);
-//   RETURN_IF_ERROR(FitPrompts(facts, &plan->prompts));      // once the servers were asked
+//   LlmPlan plan;
+//   RETURN_IF_ERROR(PrepareRunFlags(flags, &run_flags, &plan));
+//   ASSIGN_OR_RETURN(RunPlan run_plan, ParseRunFlags(run_flags));
+//   RETURN_IF_ERROR(ParseLlmFlags(flags, &run_plan, &plan));
+//   RETURN_IF_ERROR(FitPrompts(facts, &plan.prompts));       // once the servers were asked
 #ifndef ATHANOR_CLIENTS_BENCH_LLM_FLAGS_H_
 #define ATHANOR_CLIENTS_BENCH_LLM_FLAGS_H_
 
@@ -23,6 +26,9 @@ struct LlmFlags {
   std::vector<std::string> backends;        // "grpc" or "openai"; for each server, or one for all
   std::string input_tokens, output_tokens;  // as Lengths::Parse takes them; default 128
   std::string prompts;                      // a file of texts
+  std::string shared_prefix;                // "1000" or "1000:4", tokens and groups
+  std::optional<int> turns;                 // of a conversation; default 1
+  std::string trace;                        // a file of calls
   bool chat = false;
   bool allow_eos = false;
   double temperature = 0;
@@ -43,11 +49,13 @@ struct LlmPlan {
   PromptOptions prompts;
 };
 
-// Fills in what RunFlags has for all commands: the first model's name. INVALID_ARGUMENT names the
-// flag, what is wrong, and what would be right.
-absl::Status PrepareRunFlags(const LlmFlags& flags, RunFlags* run);
-// `run` is the plan of the other flags, and is limited to what the protocols can do.
-absl::StatusOr<LlmPlan> ParseLlmFlags(const LlmFlags& flags, RunPlan* run);
+// Fills in what RunFlags has for all commands, the first model's name and the times of a trace,
+// which it reads into the plan. INVALID_ARGUMENT names the flag, what is wrong, and what would be
+// right.
+absl::Status PrepareRunFlags(const LlmFlags& flags, RunFlags* run, LlmPlan* plan);
+// Completes the plan. `run` is the plan of the other flags, and is limited to what the protocols
+// can do.
+absl::Status ParseLlmFlags(const LlmFlags& flags, RunPlan* run, LlmPlan* plan);
 
 // A server's account of its model; 0: not told.
 struct ModelFacts {

@@ -27,10 +27,11 @@ All Flags() {
 }
 
 absl::StatusOr<LlmPlan> Parse(All flags, RunPlan* run = nullptr) {
-  if (absl::Status s = PrepareRunFlags(flags.llm, &flags.run); !s.ok()) return s;
+  LlmPlan plan;
+  if (absl::Status s = PrepareRunFlags(flags.llm, &flags.run, &plan); !s.ok()) return s;
   absl::StatusOr<RunPlan> parsed = ParseRunFlags(flags.run);
   if (!parsed.ok()) return parsed.status();
-  absl::StatusOr<LlmPlan> plan = ParseLlmFlags(flags.llm, &*parsed);
+  if (absl::Status s = ParseLlmFlags(flags.llm, &*parsed, &plan); !s.ok()) return s;
   if (run != nullptr) *run = *std::move(parsed);
   return plan;
 }
@@ -86,6 +87,17 @@ TEST(LlmFlagsTest, AbsurdFlagsAreRefusedByName) {
       {"--vocabulary", [](All* f) { f->llm.vocabulary = 0; }},
       {"--max_model_len", [](All* f) { f->llm.max_model_len = 1; }},
       {"--slo", [](All* f) { f->run.slo = "itl:5"; }},
+      {"--shared_prefix", [](All* f) { f->llm.shared_prefix = "0"; }},
+      {"--shared_prefix", [](All* f) { f->llm.shared_prefix = "10:"; }},
+      {"--shared_prefix", [](All* f) { f->llm.shared_prefix = "10:0"; }},
+      {"--shared_prefix", [](All* f) { f->llm.shared_prefix = "10:2:3"; }},
+      {"--turns", [](All* f) { f->llm.turns = 0; }},
+      {"--turns", [](All* f) { f->llm.turns = 1001; }},
+      {"--turns", [](All* f) { f->llm.turns = 2, f->run.rate = "5"; }},
+      {"--trace", [](All* f) { f->llm.trace = "/dev/null"; }},
+      {"--input_tokens", [](All* f) { f->llm.trace = "t", f->llm.input_tokens = "5"; }},
+      {"--output_tokens", [](All* f) { f->llm.trace = "t", f->llm.output_tokens = "5"; }},
+      {"--turns", [](All* f) { f->llm.trace = "t", f->llm.turns = 2; }},
       {"--connections", [](All* f) { f->llm.backends = {"openai"}, f->run.connections = 2; }},
       {"--concurrency",
        [](All* f) { f->llm.backends = {"openai"}, f->run.concurrency = "1,5000"; }},
@@ -98,6 +110,60 @@ TEST(LlmFlagsTest, AbsurdFlagsAreRefusedByName) {
     if (std::string(c.flag) != "--prompts") {
       EXPECT_THAT(std::string(status.message()), HasSubstr(c.flag));
     }
+  }
+}
+
+TEST(LlmFlagsTest, PromptsMaySharePrefixesAndHaveTurns) {
+  All flags = Flags();
+  flags.run.seed = 9;
+  flags.llm.shared_prefix = "1000:4";
+  flags.llm.turns = 3;
+  flags.run.think = "2s";
+  RunPlan run;
+  const auto plan = Parse(flags, &run);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->prompts.prefix_tokens, 1000);
+  EXPECT_EQ(plan->prompts.prefix_groups, 4);
+  EXPECT_EQ(plan->prompts.prefix_seed, 9u);
+  EXPECT_EQ(plan->prompts.turns, 3);
+  EXPECT_EQ(run.load.think, absl::Seconds(2));
+  flags.llm.shared_prefix = "7";
+  EXPECT_EQ(Parse(flags)->prompts.prefix_groups, 1);
+}
+
+TEST(LlmFlagsTest, ATraceSaysWhatAndWhen) {
+  All flags = Flags();
+  flags.llm.trace = testing::TempDir() + "/trace" + std::to_string(getpid());
+  const std::string rest = R"(, "input_length": 5, "output_length": 7, "hash_ids": [0]})";
+  ASSERT_TRUE(client::WriteFile(flags.llm.trace, "{\"timestamp\": 0" + rest + "\n" +
+                                                     "{\"timestamp\": 3500" + rest + "\n")
+                  .ok());
+  RunPlan run;
+  auto plan = Parse(flags, &run);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_NE(plan->prompts.trace, nullptr);
+  EXPECT_EQ(plan->prompts.trace->size(), 2u);
+  EXPECT_EQ(run.load.arrival, Arrival::kTrace);
+  EXPECT_EQ(run.load.due, (std::vector<double>{0, 3.5}));
+  EXPECT_EQ(run.load.phases[0].seconds, 3.5);
+  flags.run.duration = "3s";
+  plan = Parse(flags, &run);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(run.load.due, std::vector<double>{0});
+  EXPECT_EQ(run.load.phases[0].seconds, 3);
+  const std::pair<const char*, void (*)(All*)> cases[] = {
+      {"--rate", [](All* f) { f->run.rate = "5"; }},
+      {"--arrival", [](All* f) { f->run.arrival = "poisson"; }},
+      {"--concurrency", [](All* f) { f->run.concurrency = "5"; }},
+      {"--phase", [](All* f) { f->run.phases = {"1s:rate=5"}; }},
+      {"--knee", [](All* f) { f->run.knee = true; }},
+      {"--think", [](All* f) { f->run.think = "1s"; }},
+      {"--server", [](All* f) { f->run.servers = {"a:1", "b:1"}; }},
+  };
+  for (const auto& [flag, change] : cases) {
+    All changed = flags;
+    change(&changed);
+    EXPECT_THAT(std::string(Parse(changed).status().message()), HasSubstr(flag)) << flag;
   }
 }
 

@@ -1,15 +1,19 @@
 #include "clients/bench/measuring.h"
 
+#include <cmath>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "clients/bench/environment.h"
 #include "clients/bench/figures/compare.h"
 #include "clients/bench/figures/summary.h"
 #include "clients/bench/figures/summary_text.h"
+#include "clients/bench/knee.h"
 #include "clients/bench/progress_line.h"
 #include "clients/cpp/text_input.h"
 
@@ -63,25 +67,69 @@ class Measurement {
       : options_(options), plan_(plan), sides_(sides) {}
 
   absl::StatusOr<ExitCode> Run() {
-    const size_t count = std::max<size_t>(plan_.sweep.size(), 1);
-    for (size_t i = 0; i < count; ++i) {
-      LoadOptions load = plan_.load;
-      if (!plan_.sweep.empty()) load.phases[0].concurrency = plan_.sweep[i];
-      load.seed += i * kPointSeeds;
-      points_.push_back(sides_.size() == 1 ? One(load) : Two(load));
-      Print(points_.back());
+    if (plan_.knee_most > 0) {
+      FindKnee();
+    } else {
+      RunSweep();
     }
     if (is_sweep()) PrintSweep();
+    if (knee_.has_value() && figures()) std::fputs(KneeText().c_str(), stdout);
     return End();
   }
 
  private:
-  bool is_sweep() const { return plan_.sweep.size() > 1; }
+  bool is_sweep() const { return plan_.sweep.size() > 1 || plan_.knee_most > 0; }
   // Reports whether stdout is for figures; otherwise it is for a program.
   bool figures() const { return options_.outputs.out != "-"; }
 
   std::string PointName(const LoadOptions& load) const {
-    return is_sweep() ? absl::StrCat("concurrency ", load.phases[0].concurrency) : "";
+    if (!is_sweep()) return "";
+    return plan_.knee_most > 0 ? absl::StrFormat("rate %.4g", load.phases[0].rate)
+                               : absl::StrCat("concurrency ", load.phases[0].concurrency);
+  }
+
+  void RunPoint(LoadOptions load) {
+    load.seed += points_.size() * kPointSeeds;
+    points_.push_back(sides_.size() == 1 ? One(load) : Two(load));
+    Print(points_.back());
+  }
+
+  void RunSweep() {
+    if (plan_.sweep.empty()) return RunPoint(plan_.load);
+    for (int callers : plan_.sweep) {
+      LoadOptions load = plan_.load;
+      load.phases[0].concurrency = callers;
+      RunPoint(std::move(load));
+    }
+  }
+
+  // Measures rates in the order of Knee and keeps them by rate: the curve of the goodput.
+  void FindKnee() {
+    knee_.emplace(plan_.load.phases[0].rate, plan_.knee_most);
+    std::map<double, size_t> order;
+    while (const std::optional<double> rate = knee_->Next()) {
+      LoadOptions load = plan_.load;
+      load.phases[0].rate = load.phases[0].rate_end = *rate;
+      order[*rate] = points_.size();
+      RunPoint(std::move(load));
+      // A rate at which no call was due says nothing: it counts as missed.
+      const json& share = points_.back().outcomes[0].summary["slo_share"];
+      knee_->Tell(share.is_number() && share.get<double>() >= plan_.slo_share);
+    }
+    std::vector<Point> by_rate;
+    for (const auto& [rate, point] : order) by_rate.push_back(std::move(points_[point]));
+    points_ = std::move(by_rate);
+  }
+
+  std::string KneeText() const {
+    if (knee_->rate() == 0) {
+      return absl::StrFormat("no knee: the service levels are missed at %.4g calls/s\n",
+                             knee_->missed());
+    }
+    return absl::StrFormat("the knee: %.4g calls/s meet the service levels, %s\n", knee_->rate(),
+                           std::isinf(knee_->missed())
+                               ? "as does every rate measured"
+                               : absl::StrFormat("%.4g miss them", knee_->missed()));
   }
 
   Point One(const LoadOptions& load) {
@@ -201,23 +249,29 @@ class Measurement {
     return Judge();
   }
 
-  // Returns kMissed when a service level was missed, kFailed when a run had no answered call.
+  // Returns kMissed when a service level was missed, kFailed when a run had no answered call. A
+  // knee misses levels on purpose, and has rates at which no call is due.
   ExitCode Judge() const {
     ExitCode code = kOk;
+    bool answered = false;
     for (const Point& point : points_) {
       for (const Outcome& outcome : point.outcomes) {
-        if (outcome.summary["completed"].get<int64_t>() == 0) return kFailed;
+        const bool silent = outcome.summary["completed"].get<int64_t>() == 0;
+        if (silent && !knee_.has_value()) return kFailed;
+        answered = answered || !silent;
         const json& share = outcome.summary["slo_share"];
         if (share.is_number() && share.get<double>() < plan_.slo_share) code = kMissed;
       }
     }
-    return code;
+    if (!answered) return kFailed;
+    return knee_.has_value() && knee_->rate() > 0 ? kOk : code;
   }
 
   const RunOptions& options_;
   const RunPlan& plan_;
   const std::vector<Side>& sides_;
   std::vector<Point> points_;
+  std::optional<Knee> knee_;
   int64_t next_number_ = 0;  // of the next run's first call
 };
 
@@ -246,16 +300,23 @@ void AddLoadFlags(client::CommandSyntax sub, RunOptions* options) {
              "open loop: calls per second (500), or a ramp (500..2500); default: closed loop");
   sub.Option("--arrival", &flags->arrival,
              "distribution of the times at which calls are due: closed, fixed, poisson or "
-             "gamma; default: poisson with --rate, else closed");
+             "gamma; default: poisson with --rate or --knee, else closed");
+  sub.Flag("--knee", &flags->knee,
+           "look for the highest rate that meets --slo, and show the goodput of each rate on the "
+           "way: it doubles, from --rate or 1 on, until --slo_share is missed, then halves what "
+           "is between to 5 %");
   sub.Option("--burstiness", &flags->burstiness,
              "shape of the gaps of --arrival gamma; below 1 they are burstier than poisson");
   sub.Option("--concurrency", &flags->concurrency,
              "closed loop: number of callers, or a sweep of them, a run each: 1,4,16 or 1:64:x2 "
              "or 4:16:+4; default 1");
+  sub.Option("--think", &flags->think,
+             "closed loop: time that a caller waits between an answer and its next call; default: "
+             "none");
   sub.Option("--duration", &flags->duration,
              flags->answers == Answers::kTokens
-                 ? "how long to send calls to each server; default 10s, or no end with "
-                   "--num_prompts"
+                 ? "how long to send calls to each server; default 10s, all of --trace, or no end "
+                   "with --num_prompts"
                  : "how long to measure each server; default 10s");
   sub.Option("--phase", &flags->phases,
              "one phase of a load that changes: 10s:rate=500..2500 or 10s:concurrency=64; "

@@ -42,8 +42,8 @@ struct Side {
   nlohmann::json about;
 };
 
-// Runs the plan once, or once per point of its sweep; two sides take turns. Prints figures and
-// progress.
+// Runs the plan once, once per point of its sweep, or until its knee is found; two sides take
+// turns. Prints figures and progress.
 absl::StatusOr<ExitCode> Measure(const RunOptions& options, const RunPlan& plan,
                                  const std::vector<Side>& sides);
 

@@ -168,12 +168,18 @@ class Report {
     absl::StrAppend(&out_, "</table></div>\n");
   }
 
-  // Draws each figure of a sweep's runs over their callers: a line per sweep.
+  // Draws each figure of a sweep's runs over their callers, or over their rates: a line per sweep.
   void AddSweeps() {
+    AddSweeps("callers", "max_concurrency");
+    AddSweeps("rate", "request_rate");
+  }
+
+  void AddSweeps(const std::string& over, const char* x) {
     std::vector<std::pair<std::string, std::vector<const json*>>> sweeps;
     for (const json& run : runs_) {
       const json& name = At(run, "sweep");
-      if (!name.is_string() || !At(run, "max_concurrency").is_number()) continue;
+      const bool open = At(run, "request_rate").is_number();
+      if (!name.is_string() || !At(run, x).is_number() || open != (over == "rate")) continue;
       const auto found = std::find_if(sweeps.begin(), sweeps.end(), [&](const auto& sweep) {
         return sweep.first == name.get<std::string>();
       });
@@ -184,30 +190,34 @@ class Report {
       }
     }
     if (sweeps.empty()) return;
-    absl::StrAppend(&out_, "<h2>Sweep of callers</h2>\n<div class=\"key\">");
+    absl::StrAppend(&out_, "<h2>Sweep of ", over, over == "rate" ? "s" : "",
+                    "</h2>\n<div class=\"key\">");
     for (size_t i = 0; i < sweeps.size(); ++i) {
       absl::StrAppend(&out_, "<span><i style=\"border-color: var(--s", i, ")\"></i>",
                       Escape(sweeps[i].first), "</span>");
     }
     absl::StrAppend(&out_, "</div>\n<div class=\"plots\">\n");
-    const auto draw = [&](const char* title, const char* unit, const char* key,
+    const std::string unit_of_x = over == "rate" ? "rate, calls/s" : over;
+    const auto draw = [&](const std::string& what, const char* unit, const char* key,
                           const char* dashed) {
-      Plot plot{title, {"callers", Scale::kLog}, {unit}};
+      const std::string title =
+          absl::StrCat(what, " over ", over, dashed == nullptr ? "" : ": median (dashed: p99)");
+      Plot plot{title, {unit_of_x, Scale::kLog}, {unit}};
       for (size_t i = 0; i < sweeps.size(); ++i) {
-        AddCurve(sweeps[i], "max_concurrency", key, static_cast<int>(i), &plot);
+        AddCurve(sweeps[i], x, key, static_cast<int>(i), &plot);
         if (dashed == nullptr) continue;
-        AddCurve(sweeps[i], "max_concurrency", dashed, static_cast<int>(i), &plot);
+        AddCurve(sweeps[i], x, dashed, static_cast<int>(i), &plot);
         plot.series.back().dashed = true;
         absl::StrAppend(&plot.series.back().name, ", p99");
       }
       if (HasPoints(plot)) absl::StrAppend(&out_, PlotSvg(plot));
     };
-    draw("Output tokens over callers", "tokens/s", "output_throughput", nullptr);
-    draw("Calls over callers", "calls/s", "request_throughput", nullptr);
-    draw("Goodput over callers", "calls/s", "request_goodput", nullptr);
-    draw("TTFT over callers: median (dashed: p99)", "ms", "median_ttft_ms", "p99_ttft_ms");
-    draw("TPOT over callers: median (dashed: p99)", "ms", "median_tpot_ms", "p99_tpot_ms");
-    draw("e2el over callers: median (dashed: p99)", "ms", "median_e2el_ms", "p99_e2el_ms");
+    draw("Output tokens", "tokens/s", "output_throughput", nullptr);
+    draw("Calls", "calls/s", "request_throughput", nullptr);
+    draw("Goodput", "calls/s", "request_goodput", nullptr);
+    draw("TTFT", "ms", "median_ttft_ms", "p99_ttft_ms");
+    draw("TPOT", "ms", "median_tpot_ms", "p99_tpot_ms");
+    draw("e2el", "ms", "median_e2el_ms", "p99_e2el_ms");
     Plot trade{"Output tokens against median TPOT", {"TPOT, ms"}, {"tokens/s"}};
     for (size_t i = 0; i < sweeps.size(); ++i) {
       AddCurve(sweeps[i], "median_tpot_ms", "output_throughput", static_cast<int>(i), &trade);

@@ -189,6 +189,21 @@ TEST(ReportTest, ASweepIsDrawnOverItsCallers) {
   EXPECT_THAT(page, HasSubstr("other: 90 tokens/s at 4"));
   EXPECT_THAT(page, Not(HasSubstr("TTFT over callers")));  // no run has any
   EXPECT_THAT(ReportHtml({Summary("one")}, {}), Not(HasSubstr("Sweep of callers")));
+  EXPECT_THAT(page, Not(HasSubstr("Sweep of rates")));
+}
+
+TEST(ReportTest, AKneesCurveIsDrawnOverItsRates) {
+  json slow = SweepPoint("a", 10'000, 50), fast = SweepPoint("a", 10'000, 60);
+  slow["request_rate"] = 2;
+  fast["request_rate"] = 2.5;
+  slow["request_goodput"] = 1.9;
+  fast["request_goodput"] = 1.2;
+  const std::string page = ReportHtml({slow, fast}, {});
+  EXPECT_EQ(Unbalanced(page), "");
+  EXPECT_THAT(page, HasSubstr("Sweep of rates"));
+  EXPECT_THAT(page, HasSubstr("Goodput over rate"));
+  EXPECT_THAT(page, HasSubstr("a: 1.2 calls/s at 2.5"));
+  EXPECT_THAT(page, Not(HasSubstr("Sweep of callers")));
 }
 
 }  // namespace

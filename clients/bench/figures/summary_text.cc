@@ -22,6 +22,15 @@ std::string CountAt(const json& object, const std::string& key) {
   return value.is_number() ? absl::StrFormat("%.6g", value.get<double>()) : "-";
 }
 
+// Returns ", 37 % of in cached"; "" if nothing was.
+std::string CachedText(const json& summary) {
+  const json& cached = At(summary, "total_cached_tokens");
+  const json& input = At(summary, "total_input_tokens");
+  if (!cached.is_number() || !input.is_number() || cached.get<double>() <= 0) return "";
+  return absl::StrFormat(", %.3g %% of in cached",
+                         100 * cached.get<double>() / input.get<double>());
+}
+
 bool IsInterval(const json& ci) {
   return ci.is_array() && ci.size() == 2 && ci[0].is_number() && ci[1].is_number();
 }
@@ -85,7 +94,7 @@ std::string SummaryText(const json& summary) {
     absl::StrAppend(&text, "  tokens     ", FigureText(summary, "input_throughput"), " in/s, ",
                     FigureText(summary, "output_throughput"), " out/s, ",
                     FigureText(summary, "total_token_throughput"), " together/s, ",
-                    FigureText(summary, "tokens_per_chunk"), " a chunk\n");
+                    FigureText(summary, "tokens_per_chunk"), " a chunk", CachedText(summary), "\n");
   }
   for (const Metric& metric : Metrics()) {
     if (!At(summary, FigureKey("mean", metric.name)).is_number()) continue;
@@ -101,17 +110,21 @@ std::string SummaryText(const json& summary) {
 }
 
 std::string SweepText(const std::vector<json>& summaries) {
-  const std::pair<const char*, const char*> columns[] = {{"callers", "max_concurrency"},
-                                                         {"calls/s", "request_throughput"},
-                                                         {"good/s", "request_goodput"},
-                                                         {"tokens/s", "output_throughput"},
-                                                         {"p50 ttft", "median_ttft_ms"},
-                                                         {"p99 ttft", "p99_ttft_ms"},
-                                                         {"p50 tpot", "median_tpot_ms"},
-                                                         {"p99 tpot", "p99_tpot_ms"},
-                                                         {"p50 e2el", "median_e2el_ms"},
-                                                         {"p99 e2el", "p99_e2el_ms"},
-                                                         {"failed", "failed"}};
+  // A sweep has a rate, or callers.
+  const bool open = !summaries.empty() && At(summaries[0], "request_rate").is_number();
+  const std::pair<const char*, const char*> columns[] = {
+      {open ? "rate/s" : "callers", open ? "request_rate" : "max_concurrency"},
+      {"calls/s", "request_throughput"},
+      {"good/s", "request_goodput"},
+      {"good", "slo_share"},
+      {"tokens/s", "output_throughput"},
+      {"p50 ttft", "median_ttft_ms"},
+      {"p99 ttft", "p99_ttft_ms"},
+      {"p50 tpot", "median_tpot_ms"},
+      {"p99 tpot", "p99_tpot_ms"},
+      {"p50 e2el", "median_e2el_ms"},
+      {"p99 e2el", "p99_e2el_ms"},
+      {"failed", "failed"}};
   std::string text = "the sweep, in ms:\n";
   std::string heads;
   for (const auto& [head, key] : columns) absl::StrAppend(&heads, absl::StrFormat("%10s", head));

@@ -229,10 +229,17 @@ TEST(TokenSummaryTest, TextAndSweepHaveTheFigures) {
   EXPECT_THAT(text, HasSubstr("7.692 out/s"));
   EXPECT_THAT(text, HasSubstr("ttft  ms"));
   EXPECT_THAT(text, Not(HasSubstr("exec")));
+  EXPECT_THAT(text, Not(HasSubstr("cached")));
+  summary["total_cached_tokens"] = 15;  // of 60
+  EXPECT_THAT(SummaryText(summary), HasSubstr("a chunk, 25 % of in cached\n"));
   const std::string sweep = SweepText({summary, json::object()});
   EXPECT_THAT(sweep, HasSubstr("tokens/s"));
   EXPECT_THAT(sweep, HasSubstr("27.5"));
   EXPECT_THAT(sweep, HasSubstr("concurrency 2\n"));
+  EXPECT_THAT(sweep, HasSubstr("callers"));
+  summary["request_rate"] = 3.25;
+  EXPECT_THAT(SweepText({summary}), HasSubstr("rate/s"));
+  EXPECT_THAT(SweepText({summary}), HasSubstr("3.25"));
 }
 
 TEST(TokenSummaryTest, TwoServersAreComparedByTheirTokens) {
