@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,11 +17,12 @@
 #include "absl/strings/str_split.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
+#include "server/base/work_queue.h"
 #include "server/calls/stream_writer.h"
 #include "server/core/core.h"
 #include "server/http/http_server.h"
-#include "server/http/server_status.h"
-#include "server/http/status_pages.h"
+#include "server/http/pages/server_status.h"
+#include "server/http/pages/status_pages.h"
 #include "server/net/connections.h"
 #include "server/net/tls.h"
 #include "server/net/tls_credentials.h"
@@ -47,6 +50,25 @@ void SetKeepalive(int64_t milliseconds, grpc::ServerBuilder* builder) {
                               static_cast<int>(std::min<int64_t>(2 * milliseconds, 20'000)));
 }
 
+// Counts a connection for which there is no place.
+std::function<void()> CountRefusal(ServerCore& core) {
+  return [&core] { core.metrics().server().Count(Metric::kRefusals, Refusal::kConnections); };
+}
+
+// Returns what all HTTP addresses share.
+HttpOptions HttpOptionsOf(ServerCore& core, std::shared_ptr<TlsCertificate> tls) {
+  const ServerOptions& options = core.options();
+  HttpOptions http;
+  http.tls = std::move(tls);
+  for (absl::string_view name : absl::StrSplit(options.http_hosts, ',', absl::SkipEmpty())) {
+    http.hosts.emplace_back(absl::StripAsciiWhitespace(name));
+  }
+  http.limits.least_rate = options.upload_least_rate;
+  http.peer_percent = options.max_peer_percent;
+  http.refused = CountRefusal(core);
+  return http;
+}
+
 }  // namespace
 
 struct Server::Network {
@@ -71,6 +93,8 @@ struct Server::Network {
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> grpc_server;
   std::unique_ptr<Connections> connections;  // uses the acceptor while the gRPC server runs
+  WorkQueue pages{"pages", 1};
+  std::optional<HttpThreads> http_threads;  // null without HTTP
   std::unique_ptr<HttpServer> http;
   int port = 0;
 };
@@ -163,9 +187,7 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
   };
-  connections.refused = [core = core_.get()] {
-    core->metrics().server().Count(Metric::kRefusals, Refusal::kConnections);
-  };
+  connections.refused = CountRefusal(*core_);
   ASSIGN_OR_RETURN(network_->connections,
                    Connections::Start(std::move(listener), std::move(connections)));
   network_->port = network_->connections->port();
@@ -175,13 +197,13 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
 absl::Status Server::ListenForHttp() {
   const ServerOptions& options = core_->options();
   if (options.http_listen.empty()) return absl::OkStatus();
-  HttpOptions http;
+  network_->http_threads.emplace();
+  HttpOptions http = HttpOptionsOf(*core_, network_->tls);
+  http.flag = "http_listen";
   http.listen = options.http_listen;
-  http.tls = network_->tls;
-  for (absl::string_view name : absl::StrSplit(options.http_hosts, ',', absl::SkipEmpty())) {
-    http.hosts.emplace_back(absl::StripAsciiWhitespace(name));
-  }
-  ASSIGN_OR_RETURN(network_->http, HttpServer::Start(http, StatusPages(*core_)));
+  ASSIGN_OR_RETURN(network_->http,
+                   HttpServer::Start(http, &*network_->http_threads, &core_->ledger(),
+                                     StatusPages(*core_, network_->pages)));
   return absl::OkStatus();
 }
 

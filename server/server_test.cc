@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/http/server_status.h"
+#include "server/http/pages/server_status.h"
 #include "server/metrics/exposition_testing.h"
 #include "server/net/tls_testing.h"
 #include "server/testing/testing.h"

@@ -1,118 +1,104 @@
 #include "server/http/http_server.h"
 
-#include <openssl/ssl.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdint>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <exception>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "server/http/connection_queue.h"
-#include "server/http/host_names.h"
+#include "server/base/log.h"
+#include "server/net/connections.h"
 #include "server/net/listener.h"
+#include "server/net/peers.h"
 
 namespace athanor {
+namespace {
 
-// Derived from httplib::Server, because its function that answers over a custom stream is
-// protected.
-class HttpServer::Impl final : private httplib::Server {
+constexpr int kThreads = 2;  // so that a TLS handshake holds up no stream
+
+}  // namespace
+
+class HttpThreads::Impl {
  public:
-  Impl(const HttpOptions& options, HostNames hosts, std::vector<HttpPage> pages,
-       std::unique_ptr<Listener> listener, int stop_fd, int wake_fd)
-      : limits_(options.limits),
-        hosts_(std::move(hosts)),
-        pages_(std::move(pages)),
-        tls_(options.tls),
-        listener_(std::move(listener)),
-        stop_fd_(stop_fd),
-        wake_fd_(wake_fd) {
-    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      Answer(request, &response);
-      return HandlerResponse::Handled;
-    });
-    // cpp-httplib announces byte ranges, for HEAD only.
-    set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
-      response.headers.erase("Accept-Ranges");
-    });
-    thread_ = std::thread([this] { Listen(); });
-    pthread_setname_np(thread_.native_handle(), "http-listen");
-  }
-
-  ~Impl() override {
-    const uint64_t one = 1;
-    while (write(stop_fd_, &one, sizeof(one)) < 0 && errno == EINTR) {
+  Impl() : work_(io_.get_executor()) {
+    for (int i = 0; i < kThreads; ++i) {
+      threads_.emplace_back([this] { Run(); });
+      pthread_setname_np(threads_.back().native_handle(), "http");
     }
-    thread_.join();
-    close(stop_fd_);
+  }
+  ~Impl() {
+    work_.reset();
+    for (std::thread& thread : threads_) thread.join();
   }
 
-  int port() const { return listener_->port(); }
+  boost::asio::io_context& io() { return io_; }
+  ConnectionCalls& calls() { return calls_; }
 
  private:
-  void Listen() {
-    ConnectionQueue queue(limits_, wake_fd_, [this](Connection& whole) { Serve(whole); });
-    for (int fd = listener_->Accept(stop_fd_); fd >= 0; fd = listener_->Accept(stop_fd_)) {
-      const auto tls = tls_ == nullptr ? nullptr : tls_->Now();
-      auto connection =
-          std::make_unique<Connection>(fd, tls == nullptr ? nullptr : tls->context.get(), limits_);
-      if (queue.Push(connection)) continue;
-      connection->Refuse("503 Service Unavailable");
-      connection->Advance();
+  void Run() {
+    while (true) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception& e) {
+        // Boost throws where memory is short; the connection at hand is lost.
+        LogError("HTTP connection failed", {{"reason", e.what()}});
+      }
     }
   }
 
-  void Serve(Connection& connection) {
-    bool closed = false;
-    process_request(connection, /*close_connection=*/true, closed, [](httplib::Request& request) {
-      request.ranges.clear();
-      request.headers.erase("Accept-Encoding");
-    });
+  boost::asio::io_context io_{kThreads};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  ConnectionCalls calls_;
+  std::vector<std::thread> threads_;
+};
+
+HttpThreads::HttpThreads() : impl_(std::make_unique<Impl>()) {}
+HttpThreads::~HttpThreads() = default;
+
+class HttpServer::Impl {
+ public:
+  Impl(HttpThreads::Impl* threads, SessionSetup setup)
+      : threads_(threads), setup_(std::move(setup)) {
+    setup_.calls = &threads_->calls();
+    setup_.sessions = &sessions_;
+  }
+  ~Impl() {
+    connections_.reset();
+    sessions_.CloseAll();
   }
 
-  void Answer(const httplib::Request& request, httplib::Response* response) const {
-    response->set_header("X-Content-Type-Options", "nosniff");
-    response->set_header("Cache-Control", "no-store");
-    std::vector<std::string> asked;
-    for (size_t i = 0; i < request.get_header_value_count("Host"); ++i) {
-      asked.push_back(request.get_header_value("Host", i));
-    }
-    if (const auto refused = hosts_.Check(asked, request.version != "HTTP/1.0")) {
-      response->status = refused->status;
-      response->set_content(refused->text, "text/plain; charset=utf-8");
-      return;
-    }
-    if (request.method != "GET" && request.method != "HEAD") {
-      response->status = 405;
-      response->set_header("Allow", "GET, HEAD");
-      response->set_content("405: only GET and HEAD\n", "text/plain; charset=utf-8");
-      return;
-    }
-    for (const HttpPage& page : pages_) {
-      if (page.path != request.path) continue;
-      for (const auto& [name, value] : page.headers) response->set_header(name, value);
-      response->status = 200;
-      response->set_content(page.body(), page.content_type);
-      return;
-    }
-    std::string text = "404: no such page; available:";
-    for (const HttpPage& page : pages_) absl::StrAppend(&text, " ", page.path);
-    response->status = 404;
-    response->set_content(text + "\n", "text/plain; charset=utf-8");
+  absl::Status Accept(std::unique_ptr<Listener> listener, const HttpOptions& options) {
+    ConnectionOptions connections;
+    connections.limits = {.most = options.most_connections,
+                          .peer_percent = options.peer_percent,
+                          .quiet = options.quiet,
+                          .calls = setup_.calls};
+    connections.take = [this](int fd) { Take(fd); };
+    connections.refused = options.refused != nullptr ? options.refused : [] {};
+    ASSIGN_OR_RETURN(connections_, Connections::Start(std::move(listener), std::move(connections)));
+    return absl::OkStatus();
   }
 
-  const HttpLimits limits_;
-  const HostNames hosts_;
-  const std::vector<HttpPage> pages_;
-  const std::shared_ptr<TlsCertificate> tls_;
-  const std::unique_ptr<Listener> listener_;
-  const int stop_fd_;
-  const int wake_fd_;  // owned by queue_
-  std::thread thread_;
+  int port() const { return connections_->port(); }
+
+ private:
+  void Take(int fd) {
+    const auto session = HttpSession::Make(threads_->io(), fd, &setup_);
+    if (session == nullptr) return;
+    sessions_.Add(session);
+    session->Begin();
+  }
+
+  HttpThreads::Impl* const threads_;
+  Sessions sessions_;
+  SessionSetup setup_;
+  std::unique_ptr<Connections> connections_;
 };
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -120,24 +106,26 @@ HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return impl_->port(); }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
-                                                              std::vector<HttpPage> pages) {
+                                                              HttpThreads* threads,
+                                                              ServerLedger* ledger,
+                                                              std::vector<Route> routes) {
   if (absl::StartsWith(options.listen, "unix:")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--http_listen=", options.listen, ": must be host:port; unix sockets are not supported"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", options.flag, "=", options.listen,
+                     ": must be host:port; unix sockets are not supported"));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener,
-                   Listener::Open("http_listen", options.listen));
-  const int stop_fd = eventfd(0, EFD_CLOEXEC);
-  const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop_fd < 0 || wake_fd < 0) {
-    for (const int fd : {stop_fd, wake_fd}) {
-      if (fd >= 0) close(fd);
-    }
-    return absl::ResourceExhaustedError("--http_listen: no descriptor left");
-  }
-  return std::unique_ptr<HttpServer>(new HttpServer(
-      std::make_unique<Impl>(options, HostNames(options.listen, options.hosts), std::move(pages),
-                             std::move(listener), stop_fd, wake_fd)));
+                   Listener::Open(options.flag, options.listen));
+  auto impl = std::make_unique<Impl>(threads->impl_.get(),
+                                     SessionSetup{.limits = options.limits,
+                                                  .hosts = HostNames(options.listen, options.hosts),
+                                                  .routes = Routes(std::move(routes)),
+                                                  .admit = options.admit,
+                                                  .error_body = options.error_body,
+                                                  .tls = options.tls,
+                                                  .ledger = ledger});
+  RETURN_IF_ERROR(impl->Accept(std::move(listener), options));
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
 }  // namespace athanor

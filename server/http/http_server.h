@@ -1,52 +1,71 @@
-// The server's HTTP side: a few read-only pages, made anew for each request.
+// Serves routes over HTTP/1.1, plain or TLS.
 //
-//   HttpOptions options{.listen = "127.0.0.1:8080"};
-//   auto http = HttpServer::Start(options, {{"/metrics", "text/plain", [] { return text; }}});
+//   HttpThreads threads;
+//   HttpOptions options{.flag = "http_listen", .listen = "127.0.0.1:8080"};
+//   auto http = HttpServer::Start(options, &threads, &ledger, {{"GET", "/", Role::kNone, 0,
+//   Page}});
 //   (*http)->port();
 //
-// Serves GET and HEAD of the pages; other paths are 404, other methods 405, other hosts 421.
-// cpp-httplib parses and answers; every connection carries one request with a limit of time and
-// size (connection.h). A connection occupies one of a few threads only when its request is complete
-// and until its answer must wait for the client (connection_queue.h): slow, silent or flooding
-// clients disturb neither calls nor other clients. Rejected: keep-alive, because idle connections
-// would take the places of others; compression and byte ranges, because they let a request of a few
-// bytes cost much. The destructor stops it and waits for no client. Thread-safe; pages are made on
-// its threads.
+// Other paths are 404, other methods 405, other hosts 421. A thread per server accepts clients, up
+// to a limit (server/net/connections.h); all further work of all servers runs on two I/O threads,
+// which never wait: a slow client holds its socket and nothing else. Connections are kept alive;
+// quiet ones give way to new ones. Rejected: compression and byte ranges, because they let a
+// request of a few bytes cost much.
 #ifndef ATHANOR_SERVER_HTTP_HTTP_SERVER_H_
 #define ATHANOR_SERVER_HTTP_HTTP_SERVER_H_
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/http/connection.h"
+#include "server/http/routes.h"
+#include "server/http/session.h"
+#include "server/memory/server_ledger.h"
 #include "server/net/tls.h"
 
 namespace athanor {
 
-struct HttpPage {
-  std::string path;
-  std::string content_type;
-  std::function<std::string()> body;
-  std::vector<std::pair<std::string, std::string>> headers = {};
+// The threads of all HTTP servers. Outlives them.
+class HttpThreads {
+ public:
+  HttpThreads();
+  ~HttpThreads();
+  HttpThreads(const HttpThreads&) = delete;
+  HttpThreads& operator=(const HttpThreads&) = delete;
+
+ private:
+  friend class HttpServer;
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
 };
 
 struct HttpOptions {
+  std::string flag;                     // whose address it is, for errors: "http_listen"
   std::string listen;                   // "host:port", "[::1]:port"; port 0 is any free port
   std::shared_ptr<TlsCertificate> tls;  // null: no TLS
   std::vector<std::string> hosts;       // further names of this server (host_names.h)
   HttpLimits limits;
+  int64_t most_connections = 128;
+  int64_t peer_percent = 75;                                  // of them, for one peer
+  std::chrono::milliseconds quiet = std::chrono::seconds(1);  // then a connection may give way
+  std::function<void()> refused;  // called for each connection that finds no place
+  Admit admit;                    // null: everybody
+  ErrorBody error_body;           // null: plain text
 };
 
 class HttpServer {
  public:
   // Returns INVALID_ARGUMENT if the address is malformed, FAILED_PRECONDITION if listening there
-  // fails. Both name the flag.
+  // fails. Both name the flag. Bodies are counted in `ledger`.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options,
-                                                           std::vector<HttpPage> pages);
+                                                           HttpThreads* threads,
+                                                           ServerLedger* ledger,
+                                                           std::vector<Route> routes);
+  // Closes all connections; waits for no client. Exchanges may live on.
   ~HttpServer();
 
   int port() const;

@@ -95,7 +95,8 @@ void OpenSockets::MakeRoom(const Peer& peer, Clock::time_point now) {
 absl::StatusOr<std::unique_ptr<Connections>> Connections::Start(std::unique_ptr<Listener> listener,
                                                                 ConnectionOptions options) {
   const int stop_fd = eventfd(0, EFD_CLOEXEC);
-  if (stop_fd < 0) return absl::ResourceExhaustedError("--listen: no descriptor left");
+  if (stop_fd < 0)
+    return absl::ResourceExhaustedError("no descriptor is left to accept connections with");
   return std::unique_ptr<Connections>(
       new Connections(std::move(listener), std::move(options), stop_fd));
 }

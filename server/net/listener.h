@@ -3,9 +3,8 @@
 //   std::unique_ptr<Listener> listener = Listener::Open("http_listen", "127.0.0.1:8080").value();
 //   while ((fd = listener->Accept(stop_fd)) >= 0) ...
 //
-// Replaces cpp-httplib's and gRPC's own listeners: those share their port with other processes or
-// have no limit on connections. cpp-httplib's also stops at the first connection it cannot accept,
-// and leaks its sockets to child processes.
+// Replaces gRPC's own listeners, which share their port with other processes and have no limit on
+// connections.
 #ifndef ATHANOR_SERVER_NET_LISTENER_H_
 #define ATHANOR_SERVER_NET_LISTENER_H_
 

@@ -53,6 +53,24 @@ Peer PeerOfSocket(int fd) {
   return {};
 }
 
+std::string PeerTextOfSocket(int fd) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof(name);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return "unix:";
+  if (name.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(name);
+    return absl::StrCat("ipv4:", HostOf(v4.sin_addr), ":", ntohs(v4.sin_port));
+  }
+  if (name.ss_family != AF_INET6) return "unix:";
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(name);
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+    return absl::StrCat("ipv4:", HostOf(v6.sin6_addr), ":", ntohs(v6.sin6_port));
+  }
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
+  return absl::StrCat("ipv6:%5B", text, "%5D:", ntohs(v6.sin6_port));
+}
+
 int PortOfCall(absl::string_view peer) {
   int port = 0;
   const size_t colon = peer.rfind(':');

@@ -28,6 +28,8 @@ struct Peer {
 };
 
 Peer PeerOfSocket(int fd);
+// Returns the socket's peer as gRPC writes it; "unix:" if it has no address.
+std::string PeerTextOfSocket(int fd);
 // Parses `peer` as gRPC writes it: "ipv4:10.0.0.7:43210", "ipv6:%5B2001:db8::1%5D:43210", "unix:".
 Peer PeerOfCall(absl::string_view peer);
 // Parses only the port of such a text.

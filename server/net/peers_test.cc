@@ -1,7 +1,11 @@
 #include "server/net/peers.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -32,7 +36,41 @@ TEST(PeerTest, OfAUnixSocketThereIsNone) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   EXPECT_EQ(PeerOfSocket(pair[0]).host, "");
   EXPECT_EQ(PeerOfSocket(-1).host, "");
+  EXPECT_EQ(PeerTextOfSocket(pair[0]), "unix:");
+  EXPECT_EQ(PeerTextOfSocket(-1), "unix:");
   for (const int fd : pair) close(fd);
+}
+
+// A listener at :: sees clients of both kinds.
+TEST(PeerTest, OfASocketAsGrpcWritesIt) {
+  const int listener = socket(AF_INET6, SOCK_STREAM, 0);
+  const int no = 0;
+  setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+  sockaddr_in6 at{};
+  at.sin6_family = AF_INET6;
+  socklen_t size = sizeof(at);
+  if (bind(listener, reinterpret_cast<sockaddr*>(&at), size) != 0) GTEST_SKIP() << "no IPv6";
+  ASSERT_EQ(listen(listener, 2), 0);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size);
+  at.sin6_addr = in6addr_loopback;
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = at.sin6_port;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const auto text_of = [&](int family, const sockaddr* address, socklen_t bytes) {
+    const int client = socket(family, SOCK_STREAM, 0);
+    EXPECT_EQ(connect(client, address, bytes), 0);
+    const int server = accept(listener, nullptr, nullptr);
+    const std::string text = PeerTextOfSocket(server);
+    EXPECT_EQ(PeerOfCall(text).host, PeerOfSocket(server).host);
+    EXPECT_EQ(PeerOfCall(text).port, PeerOfSocket(server).port);
+    close(client);
+    close(server);
+    return text.substr(0, text.rfind(':'));
+  };
+  EXPECT_EQ(text_of(AF_INET, reinterpret_cast<sockaddr*>(&v4), sizeof(v4)), "ipv4:127.0.0.1");
+  EXPECT_EQ(text_of(AF_INET6, reinterpret_cast<sockaddr*>(&at), sizeof(at)), "ipv6:%5B::1%5D");
+  close(listener);
 }
 
 TEST(PeerSharesTest, NoPeerHoldsMoreThanItsShare) {

@@ -7,8 +7,8 @@
 //   });
 //
 // Reads the parts of the core. May run on any thread, concurrently with everything else.
-#ifndef ATHANOR_SERVER_HTTP_SERVER_STATUS_H_
-#define ATHANOR_SERVER_HTTP_SERVER_STATUS_H_
+#ifndef ATHANOR_SERVER_HTTP_PAGES_SERVER_STATUS_H_
+#define ATHANOR_SERVER_HTTP_PAGES_SERVER_STATUS_H_
 
 #include <cstddef>
 #include <string>
@@ -37,4 +37,4 @@ void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples);
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_HTTP_SERVER_STATUS_H_
+#endif  // ATHANOR_SERVER_HTTP_PAGES_SERVER_STATUS_H_

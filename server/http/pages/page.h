@@ -4,8 +4,8 @@
 //   StatusPage(ServerStatus(core));
 //
 // Escapes every text; the policy lets only the built-in script run. Immutable, so thread-safe.
-#ifndef ATHANOR_SERVER_HTTP_PAGE_H_
-#define ATHANOR_SERVER_HTTP_PAGE_H_
+#ifndef ATHANOR_SERVER_HTTP_PAGES_PAGE_H_
+#define ATHANOR_SERVER_HTTP_PAGES_PAGE_H_
 
 #include <string>
 
@@ -29,4 +29,4 @@ std::string Shown(const nlohmann::json& value, absl::string_view as);
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_HTTP_PAGE_H_
+#endif  // ATHANOR_SERVER_HTTP_PAGES_PAGE_H_

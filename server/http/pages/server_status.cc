@@ -1,4 +1,4 @@
-#include "server/http/server_status.h"
+#include "server/http/pages/server_status.h"
 
 #include <algorithm>
 #include <array>

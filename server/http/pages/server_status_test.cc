@@ -1,4 +1,4 @@
-#include "server/http/server_status.h"
+#include "server/http/pages/server_status.h"
 
 #include <chrono>
 #include <memory>
@@ -9,7 +9,8 @@
 #include "gtest/gtest.h"
 #include "server/generate/language_model.h"
 #include "server/generate/scripted_engine_testing.h"
-#include "server/http/status_pages.h"
+#include "server/http/exchange_testing.h"
+#include "server/http/pages/status_pages.h"
 #include "server/metrics/exposition_testing.h"
 #include "server/testing/search_testing.h"
 
@@ -310,14 +311,20 @@ TEST_F(ServerStatusTest, WhatIsRefusedIsCounted) {
 TEST_F(ServerStatusTest, PagesOfAServer) {
   StoreScale("<b>&", 3);
   std::set<std::string> paths;
-  for (const HttpPage& page : StatusPages(*core_)) {
-    paths.insert(page.path);
-    const std::string body = page.body();
-    if (page.path == "/") {
+  WorkQueue queue("pages", 1);
+  for (const Route& route : StatusPages(*core_, queue)) {
+    paths.insert(route.path);
+    EXPECT_EQ(route.role, Role::kNone);
+    FakeClient client({.method = route.method, .path = route.path});
+    route.handler(client.Ask());
+    const FakeClient::Answer answer = client.AwaitEnd();
+    EXPECT_EQ(answer.status, 200);
+    const std::string body = answer.body();
+    if (route.path == "/") {
       EXPECT_THAT(body, HasSubstr("&lt;b&gt;&amp;"));
       EXPECT_THAT(body, Not(HasSubstr("<b>")));
-      EXPECT_EQ(page.headers[0].first, "Content-Security-Policy");
-    } else if (page.path == "/status.json") {
+      EXPECT_EQ(answer.headers[0].first, "Content-Security-Policy");
+    } else if (route.path == "/status.json") {
       EXPECT_EQ(Json::parse(body)["models"][0]["name"], "<b>&");
     } else {
       EXPECT_TRUE(ParseExposition(body).ok());

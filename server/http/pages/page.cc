@@ -1,4 +1,4 @@
-#include "server/http/page.h"
+#include "server/http/pages/page.h"
 
 #include <array>
 #include <cmath>
@@ -22,10 +22,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kStyle[] =
-#include "server/http/page_style.inc"
+#include "server/http/pages/page_style.inc"
     ;
 constexpr char kScript[] =
-#include "server/http/page_script.inc"
+#include "server/http/pages/page_script.inc"
     ;
 constexpr char kMissing[] = "\u2013";
 constexpr size_t kBucketsUnfolded = 8;

@@ -1,4 +1,4 @@
-#include "server/http/page.h"
+#include "server/http/pages/page.h"
 
 #include <string>
 #include <vector>

@@ -1,0 +1,481 @@
+#include "server/http/session.h"
+
+#include <algorithm>
+#include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/http/answer_text.h"
+#include "server/http/client_stream.h"
+
+namespace athanor {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+using Error = ClientStream::Error;
+using Got = RequestReader::Got;
+
+constexpr size_t kSmallRead = size_t{4} << 10;
+constexpr size_t kBodyRead = size_t{16} << 10;
+constexpr size_t kMostDropped = size_t{16} << 20;  // behind a request that is refused
+constexpr int64_t kLeastBodyHeld = 4 << 10;        // counted of a body, however small
+
+int StatusOfRefusal(const absl::Status& refusal) {
+  switch (refusal.code()) {
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+HttpHeaders HeadersOfRefusal(int status) {
+  if (status == 401) return {{"WWW-Authenticate", "Bearer"}};
+  if (status == 429 || status == 503) return {{"Retry-After", "1"}};
+  return {};
+}
+
+class Session final : public HttpSession, public std::enable_shared_from_this<Session> {
+ public:
+  Session(const ClientStream::Strand& strand, std::unique_ptr<ClientStream> stream,
+          std::string peer, const SessionSetup* setup)
+      : place_(setup->sessions),
+        setup_(*setup),
+        peer_(std::move(peer)),
+        strand_(strand),
+        stream_(std::move(stream)),
+        timer_(strand),
+        reader_(setup->limits.head),
+        read_(kSmallRead, '\0') {}
+
+  void Begin() override {
+    asio::post(strand_, [self = shared_from_this()] { self->Open(); });
+  }
+  void Close() override {
+    asio::post(strand_, [self = shared_from_this()] { self->Drop(); });
+  }
+  void Send(Piece piece) override {
+    asio::post(strand_, [self = shared_from_this(), piece = std::move(piece)]() mutable {
+      self->Put(std::move(piece));
+    });
+  }
+  void Cut() override {
+    asio::post(strand_, [self = shared_from_this()] {
+      // An end would look like the answer's where nothing else ends it.
+      if (self->phase_ == Phase::kAnswer) self->Drop(/*reset=*/self->framing_.http_1_0);
+    });
+  }
+
+ private:
+  // kIdle: nothing of the next request has come. kAnswer: a handler or a refusal answers.
+  enum class Phase : uint8_t { kHandshake, kIdle, kHeader, kBody, kAnswer, kLinger, kClosed };
+
+  void Open();
+  void Drop(bool reset = false);
+  void Leave();
+  void EndCall();
+
+  void Within(std::chrono::milliseconds time) { Until(Clock::now() + time); }
+  void Until(Clock::time_point deadline);
+  void Expire();
+  Clock::time_point BodyDeadline();
+
+  void Read();
+  void OnRead(const Error& error, size_t bytes);
+  void Parse();
+  bool OnHead();
+  bool Admit(const Route& route);
+  bool HoldBody();
+  bool OnMore();
+  void OnWhole();
+
+  void Refuse(int status, const std::string& message, HttpHeaders more);
+  void Refuse(int status, const std::string& message) {
+    Refuse(status, message, HeadersOfRefusal(status));
+  }
+  void Put(Piece piece);
+  void WriteOut();
+  void OnWritten(const Error& error);
+  void Finish();
+  void BeginLinger();
+
+  const Sessions::Place place_;  // first: it goes last
+  const SessionSetup& setup_;
+  const std::string peer_;
+  const ClientStream::Strand strand_;
+  const std::unique_ptr<ClientStream> stream_;
+  asio::steady_timer timer_;
+  Phase phase_ = Phase::kHandshake;
+  bool first_ = true;  // of the connection's requests
+
+  RequestReader reader_;
+  std::string read_;  // what the open read fills
+  bool reading_ = false;
+  bool ended_ = false;  // the client sends no more
+  size_t dropped_ = 0;
+
+  // Of the present request.
+  const Route* route_ = nullptr;
+  std::shared_ptr<HttpExchange> asked_;  // until the handler has it
+  std::weak_ptr<HttpExchange> exchange_;
+  Framing framing_;
+  bool head_only_ = false;  // HEAD: no body is sent
+  bool in_call_ = false;
+  Clock::time_point body_began_;
+
+  struct Outgoing {
+    std::string bytes;
+    bool reported = false;  // the exchange is told when it is written
+    bool last = false;
+  };
+  std::deque<Outgoing> waiting_, written_;  // written_: by the open write
+};
+
+void Session::Open() {
+  if (phase_ == Phase::kClosed) return;
+  Within(setup_.limits.header);
+  stream_->Handshake([self = shared_from_this()](const Error& error) {
+    if (self->phase_ == Phase::kClosed) return;
+    if (error) return self->Drop();
+    self->phase_ = Phase::kIdle;
+    self->Read();
+  });
+}
+
+void Session::Drop(bool reset) {
+  if (phase_ == Phase::kClosed) return;
+  phase_ = Phase::kClosed;
+  EndCall();
+  timer_.cancel();
+  stream_->Close(reset);
+  setup_.sessions->Remove(shared_from_this());
+  Leave();
+  asked_.reset();
+}
+
+void Session::Leave() {
+  if (const auto exchange = exchange_.lock()) exchange->Leave();
+}
+
+void Session::EndCall() {
+  if (std::exchange(in_call_, false)) setup_.calls->End(PortOfCall(peer_));
+}
+
+void Session::Until(Clock::time_point deadline) {
+  timer_.expires_at(deadline);
+  if (deadline == Clock::time_point::max()) return;
+  timer_.async_wait([self = shared_from_this()](const Error& error) {
+    // It may have been set anew behind this call.
+    if (!error && self->timer_.expiry() <= Clock::now()) self->Expire();
+  });
+}
+
+void Session::Expire() {
+  switch (phase_) {
+    case Phase::kHeader:
+    case Phase::kBody:
+      return Refuse(408, "the request took too long to arrive");
+    default:
+      return Drop();
+  }
+}
+
+Clock::time_point Session::BodyDeadline() {
+  const HttpLimits& limits = setup_.limits;
+  if (limits.least_rate == 0) return Clock::now() + limits.body;
+  const double seconds =
+      static_cast<double>(reader_.body().size()) / static_cast<double>(limits.least_rate);
+  return body_began_ + limits.body +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+void Session::Read() {
+  if (reading_ || ended_) return;
+  // What is sent ahead of an answer waits in the socket.
+  if (phase_ == Phase::kAnswer && reader_.held() >= kSmallRead) return;
+  size_t most = read_.size();
+  if (phase_ != Phase::kLinger) most = std::min(most, reader_.room());
+  reading_ = true;
+  stream_->Read(asio::buffer(read_.data(), most),
+                [self = shared_from_this()](const Error& error, size_t bytes) {
+                  self->OnRead(error, bytes);
+                });
+}
+
+void Session::OnRead(const Error& error, size_t bytes) {
+  reading_ = false;
+  if (phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kLinger) {
+    dropped_ += bytes;
+    return error || dropped_ > kMostDropped ? Drop() : Read();
+  }
+  reader_.Feed(absl::string_view(read_).substr(0, bytes));
+  if (!error) return phase_ == Phase::kAnswer ? Read() : Parse();
+  if (error != asio::error::eof || phase_ != Phase::kAnswer) return Drop();
+  // Whoever ends only its own side still gets an answer that is on its way.
+  ended_ = true;
+  Leave();
+}
+
+void Session::Parse() {
+  while (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody) {
+    if (phase_ == Phase::kBody && !HoldBody()) return;
+    switch (reader_.Advance()) {
+      case Got::kMore:
+        if (OnMore()) Read();
+        return;
+      case Got::kHead:
+        if (!OnHead()) return;
+        break;
+      case Got::kWhole:
+        return OnWhole();
+      case Got::kRefused:
+        return Refuse(reader_.refusal().status, reader_.refusal().message);
+    }
+  }
+}
+
+// Returns false if the request was refused.
+bool Session::OnMore() {
+  if (phase_ == Phase::kIdle && reader_.begun()) {
+    phase_ = Phase::kHeader;
+    if (!first_) Within(setup_.limits.header);
+  }
+  if (phase_ != Phase::kBody) return true;
+  Until(BodyDeadline());
+  if (std::cmp_less_equal(reader_.body().size(), route_->most_body)) return true;
+  Refuse(413, absl::StrCat("the body is longer than ", route_->most_body, " bytes"));
+  return false;
+}
+
+// Returns false if the request was refused.
+bool Session::OnHead() {
+  phase_ = Phase::kBody;
+  first_ = false;
+  HttpRequest request = std::move(reader_.head());
+  request.peer = peer_;
+  head_only_ = request.method == "HEAD";
+  framing_ = {.http_1_0 = reader_.http_1_0(), .closes = !reader_.keeps_alive()};
+  std::vector<std::string> hosts;
+  for (const auto& [name, value] : request.headers) {
+    if (absl::EqualsIgnoreCase(name, "Host")) hosts.push_back(value);
+  }
+  asked_ = std::make_shared<HttpExchange>(std::move(request), weak_from_this());
+  asked_->set_client(PeerOfCall(peer_).host);
+  exchange_ = asked_;
+  in_call_ = true;
+  setup_.calls->Begin(PortOfCall(peer_));
+  if (const auto refused = setup_.hosts.Check(hosts, !framing_.http_1_0)) {
+    Refuse(refused->status, refused->text);
+    return false;
+  }
+  const Routes::Found found = setup_.routes.Find(asked_->request().method, asked_->request().path);
+  if (found.status == 404) {
+    Refuse(404, absl::StrCat("no such page; available:", setup_.routes.Paths()));
+  } else if (found.status == 405) {
+    Refuse(405, absl::StrCat("only ", found.allow), {{"Allow", found.allow}});
+  }
+  return found.route != nullptr && Admit(*found.route);
+}
+
+// Returns false if the request was refused.
+bool Session::Admit(const Route& route) {
+  route_ = &route;
+  if (setup_.admit != nullptr) {
+    const absl::Status admitted = setup_.admit(route, asked_.get());
+    if (!admitted.ok()) {
+      Refuse(StatusOfRefusal(admitted), std::string(admitted.message()));
+      return false;
+    }
+  }
+  const std::optional<uint64_t> bytes = reader_.body_bytes();
+  if (bytes.has_value() && std::cmp_greater(*bytes, route.most_body)) {
+    Refuse(413, absl::StrCat("the body is longer than ", route.most_body, " bytes"));
+    return false;
+  }
+  if (bytes == 0u) return true;
+  body_began_ = Clock::now();
+  if (!reading_) read_.resize(kBodyRead);
+  if (reader_.expects_continue() && reader_.held() == 0) {
+    waiting_.push_back({"HTTP/1.1 100 Continue\r\n\r\n"});
+    WriteOut();
+  }
+  return true;
+}
+
+// Reserves memory for what the next Advance may add to the body, in steps that double: never what
+// the client announces. Returns false if the request was refused.
+bool Session::HoldBody() {
+  if (reader_.body_bytes() == 0u) return true;
+  std::string& body = reader_.body();
+  const size_t need = body.size() + reader_.held();
+  ServerLedger::Reservation& memory = asked_->memory();
+  if (std::cmp_less_equal(need, memory.bytes())) return true;
+  const int64_t bytes =
+      std::max<int64_t>({kLeastBodyHeld, static_cast<int64_t>(need), 2 * memory.bytes()});
+  auto held = setup_.ledger->Reserve(HeldKind::kRequests, bytes, "a request's body");
+  if (!held.ok()) {
+    Refuse(429, std::string(held.status().message()));
+    return false;
+  }
+  body.reserve(static_cast<size_t>(bytes));
+  memory = *std::move(held);
+  return true;
+}
+
+void Session::OnWhole() {
+  if (!OnMore()) return;
+  asked_->request().body = std::move(reader_.body());
+  phase_ = Phase::kAnswer;
+  Until(Clock::time_point::max());
+  Read();
+  route_->handler(std::move(asked_));
+}
+
+void Session::Refuse(int status, const std::string& message, HttpHeaders more) {
+  const bool in_body = phase_ == Phase::kBody;
+  // What has not come of the request would be taken for the next one.
+  if (!in_body || reader_.body_bytes() != 0u) framing_.closes = true;
+  phase_ = Phase::kAnswer;
+  std::pair<std::string, std::string> text = {"text/plain; charset=utf-8",
+                                              absl::StrCat(status, ": ", message, "\n")};
+  if (setup_.error_body != nullptr) text = setup_.error_body(status, message);
+  if (asked_ != nullptr) {
+    std::exchange(asked_, nullptr)
+        ->Answer(status, std::move(text.first), std::move(text.second), std::move(more));
+  } else {
+    head_only_ = false;
+    framing_ = {.closes = true};
+    Put({HttpHead{status, std::move(text.first), std::move(more)}, std::move(text.second), true});
+  }
+  Read();
+}
+
+void Session::Put(Piece piece) {
+  if (phase_ != Phase::kAnswer) return;
+  const bool whole = piece.head.has_value() && piece.last;
+  const bool begins = piece.head.has_value() && !piece.last;
+  if (begins && framing_.http_1_0) framing_.closes = true;
+  if (piece.head.has_value()) {
+    framing_.length.reset();
+    if (whole) framing_.length = piece.bytes.size();
+    framing_.closes = framing_.closes || ended_;
+    waiting_.push_back({HeadText(*piece.head, framing_)});
+  }
+  if (!whole && !framing_.http_1_0) {
+    piece.bytes = ChunkText(piece.bytes);
+    if (piece.last) piece.bytes.append(kLastChunk.data(), kLastChunk.size());
+  }
+  if (head_only_) piece.bytes.clear();
+  if (!begins) waiting_.push_back({std::move(piece.bytes), /*reported=*/true, piece.last});
+  if (piece.last) EndCall();
+  WriteOut();
+}
+
+void Session::WriteOut() {
+  if (!written_.empty() || waiting_.empty()) return;
+  written_.swap(waiting_);
+  std::vector<asio::const_buffer> pieces;
+  for (const Outgoing& each : written_) pieces.push_back(asio::buffer(each.bytes));
+  if (phase_ == Phase::kAnswer) Within(setup_.limits.write);
+  stream_->Write(
+      pieces, [self = shared_from_this()](const Error& error, size_t) { self->OnWritten(error); });
+}
+
+void Session::OnWritten(const Error& error) {
+  const std::deque<Outgoing> written = std::move(written_);
+  written_.clear();
+  if (phase_ == Phase::kClosed) return;
+  if (error) return Drop();
+  if (phase_ == Phase::kAnswer) Until(Clock::time_point::max());
+  const auto exchange = exchange_.lock();
+  bool last = false;
+  for (const Outgoing& each : written) {
+    last = last || each.last;
+    if (each.reported && exchange != nullptr) exchange->Written(each.last);
+  }
+  if (last) return Finish();
+  WriteOut();
+}
+
+void Session::Finish() {
+  exchange_.reset();
+  if (framing_.closes || ended_) return BeginLinger();
+  reader_.Next();
+  if (!reading_) {
+    read_.resize(kSmallRead);
+    read_.shrink_to_fit();
+  }
+  phase_ = Phase::kIdle;
+  Within(setup_.limits.idle);
+  Parse();
+}
+
+// If a connection is closed with bytes unread, it is reset and the answer is lost on the way. So
+// the session ends its own side, then reads until the client closes.
+void Session::BeginLinger() {
+  if (ended_) return Drop();
+  phase_ = Phase::kLinger;
+  Within(setup_.limits.linger);
+  stream_->EndWriting();
+  Read();
+}
+
+}  // namespace
+
+std::shared_ptr<HttpSession> HttpSession::Make(asio::io_context& io, int fd,
+                                               const SessionSetup* setup) {
+  std::string peer = PeerTextOfSocket(fd);
+  const ClientStream::Strand strand = asio::make_strand(io);
+  const auto tls = setup->tls == nullptr ? nullptr : setup->tls->Now();
+  auto stream = ClientStream::Make(strand, fd, tls == nullptr ? nullptr : tls->context.get());
+  if (stream == nullptr) return nullptr;
+  return std::make_shared<Session>(strand, std::move(stream), std::move(peer), setup);
+}
+
+Sessions::Place::Place(Sessions* sessions) : sessions_(sessions) {
+  MutexLock lock(sessions_->mu_);
+  ++sessions_->count_;
+}
+
+Sessions::Place::~Place() {
+  MutexLock lock(sessions_->mu_);
+  if (--sessions_->count_ == 0) sessions_->cv_.NotifyAll();
+}
+
+void Sessions::Add(std::shared_ptr<HttpSession> session) {
+  MutexLock lock(mu_);
+  open_.insert(std::move(session));
+}
+
+void Sessions::Remove(const std::shared_ptr<HttpSession>& session) {
+  MutexLock lock(mu_);
+  open_.erase(session);
+}
+
+void Sessions::CloseAll() {
+  std::vector<std::shared_ptr<HttpSession>> open;
+  {
+    MutexLock lock(mu_);
+    open.assign(open_.begin(), open_.end());
+  }
+  for (const auto& session : open) session->Close();
+  open.clear();
+  MutexLock lock(mu_);
+  while (count_ > 0) cv_.Wait(lock);
+}
+
+}  // namespace athanor

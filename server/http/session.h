@@ -1,0 +1,100 @@
+// A connection of the HTTP side: TLS, requests one after another, and the answers to them.
+//
+//   auto session = HttpSession::Make(io, fd, setup);      // on any thread
+//   sessions.Add(session);
+//   session->Begin();
+//
+// All of a session runs on its strand: reads, limits of time and size, the handler's call, writes.
+// It is kept by Sessions until it is closed, and by what is open on its socket. Answers come over
+// HttpWire and are handed to the strand. While a request is answered, the session keeps a small
+// read open: who leaves is noticed, and what is sent ahead waits.
+#ifndef ATHANOR_SERVER_HTTP_SESSION_H_
+#define ATHANOR_SERVER_HTTP_SESSION_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "absl/container/flat_hash_set.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/http/exchange.h"
+#include "server/http/host_names.h"
+#include "server/http/request_reader.h"
+#include "server/http/routes.h"
+#include "server/memory/server_ledger.h"
+#include "server/net/peers.h"
+#include "server/net/tls.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace athanor {
+
+class Sessions;
+
+struct HttpLimits {
+  HeaderLimits head;
+  std::chrono::milliseconds header{10'000};  // for a request's header; at first, with the handshake
+  std::chrono::milliseconds idle{75'000};    // from an answer to the next request
+  // For a body, besides its bytes at `least_rate`; if that is 0, from one piece to the next.
+  std::chrono::milliseconds body{10'000};
+  int64_t least_rate = 8 << 10;             // bytes per second
+  std::chrono::milliseconds write{30'000};  // for a whole answer, or a piece of a stream
+  std::chrono::milliseconds linger{1'000};  // for the client to read the answer and close
+};
+
+// What all sessions of a server share. Outlives them.
+struct SessionSetup {
+  HttpLimits limits;
+  HostNames hosts;
+  Routes routes;
+  Admit admit;                          // null: everybody
+  ErrorBody error_body;                 // null: plain text
+  std::shared_ptr<TlsCertificate> tls;  // null: no TLS
+  ServerLedger* ledger = nullptr;       // counts bodies
+  ConnectionCalls* calls = nullptr;     // counts what is being answered
+  Sessions* sessions = nullptr;
+};
+
+class HttpSession : public HttpWire {
+ public:
+  // Takes ownership of `fd`, non-blocking. Returns null if there is no memory for TLS.
+  static std::shared_ptr<HttpSession> Make(boost::asio::io_context& io, int fd,
+                                           const SessionSetup* setup);
+
+  virtual void Begin() = 0;
+  // Closes the connection; who answers is told that the client has left.
+  virtual void Close() = 0;
+};
+
+// Keeps the open sessions of a server and counts those that exist. Thread-safe.
+class Sessions {
+ public:
+  // Counts a session as long as it exists.
+  class Place {
+   public:
+    explicit Place(Sessions* sessions);
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    Sessions* const sessions_;
+  };
+
+  void Add(std::shared_ptr<HttpSession> session);
+  void Remove(const std::shared_ptr<HttpSession>& session);
+  // Closes all sessions, and returns when none exists any more. REQUIRES: none is made any more
+  void CloseAll();
+
+ private:
+  Mutex mu_;
+  CondVar cv_;
+  int64_t count_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_set<std::shared_ptr<HttpSession>> open_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_HTTP_SESSION_H_
