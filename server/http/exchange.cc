@@ -32,7 +32,7 @@ void HttpExchange::Send(HttpWire::Piece piece) {
 
 void HttpExchange::Keep(std::shared_ptr<void> kept) {
   MutexLock lock(mu_);
-  if (!over_) kept_.push_back(std::move(kept));
+  kept_.push_back(std::move(kept));
 }
 
 void HttpExchange::Answer(int status, std::string type, std::string body, HttpHeaders more) {
@@ -54,13 +54,11 @@ void HttpExchange::End(std::string last) {
 }
 
 void HttpExchange::Break() {
-  std::vector<std::shared_ptr<void>> kept;
   {
     MutexLock lock(mu_);
     if (over_) return;
     over_ = true;
     state_ = State::kEnded;
-    kept.swap(kept_);
   }
   if (const auto wire = wire_.lock()) wire->Cut();
 }
@@ -91,13 +89,11 @@ void HttpExchange::Written(bool last) {
 }
 
 void HttpExchange::Leave() {
-  std::vector<std::shared_ptr<void>> kept;
   std::shared_ptr<Watcher> watcher;
   {
     MutexLock lock(mu_);
     if (over_) return;
     over_ = left_ = true;
-    kept.swap(kept_);
     watcher = watcher_.lock();
   }
   if (watcher != nullptr) watcher->Left();

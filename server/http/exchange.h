@@ -92,7 +92,7 @@ class HttpExchange {
   const std::string& client() const { return client_; }
   void set_client(std::string client) { client_ = std::move(client); }
 
-  // Keeps `kept` until the answer is sent or the client has left.
+  // Keeps `kept` until the answer is sent or, where the client has left, the exchange goes.
   void Keep(std::shared_ptr<void> kept);
 
   // Sends a whole answer.

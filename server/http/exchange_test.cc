@@ -104,21 +104,19 @@ TEST(HttpExchangeTest, WhatIsKeptGoesAtTheEnd) {
   client.Hold(false);
   seen->Await(1, 0);
   while (kept.use_count() > 1) std::this_thread::yield();
-  exchange->Keep(kept);
-  EXPECT_EQ(kept.use_count(), 1);
 
-  FakeClient leaving({});
-  const auto left = leaving.Ask();
+  // Who works for a client that has left is still at work.
+  FakeClient leaving({}), broken({});
+  auto left = leaving.Ask(), cut = broken.Ask();
   left->Keep(kept);
-  leaving.Leave();
-  EXPECT_EQ(kept.use_count(), 1);
-
-  FakeClient broken({});
-  const auto cut = broken.Ask();
   cut->Keep(kept);
+  leaving.Leave();
   cut->Break();
-  EXPECT_EQ(kept.use_count(), 1);
   EXPECT_TRUE(broken.Now().cut);
+  EXPECT_EQ(kept.use_count(), 3);
+  left.reset();
+  cut.reset();
+  EXPECT_EQ(kept.use_count(), 1);
 }
 
 TEST(HttpExchangeTest, WhatIsDroppedIsAnswered) {
