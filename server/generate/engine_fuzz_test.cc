@@ -1,6 +1,6 @@
-// Random requests, readers of any pace, cancels, deadlines, failing steps and closes, from several
-// threads at once. Each sequence must say what it says alone, as far as it comes, and end as it
-// may; no block is lost.
+// Random requests, some with equal beginnings, readers of any pace, cancels, deadlines, failing
+// steps, lack of memory and closes, from several threads at once. Each sequence must say what it
+// says alone, as far as it comes, and end as it may; no block is lost.
 //
 // ATHANOR_SEQUENCES=100000 runs so many sequences instead of CI's 2,000.
 #include <algorithm>
@@ -66,8 +66,13 @@ class Fuzz {
                               .longest_pause = std::chrono::seconds(100)},
                 .vocabulary = kVocabulary,
                 .outbox_events = 1 + Below(6)};
-    // Room for one long sequence, or for several.
-    options_.blocks = static_cast<int32_t>(40 / options_.scheduler.block + 2 + Below(60));
+    // Room for one long sequence, or for several; in some, memory for fewer of their blocks.
+    const int64_t longest = (40 + options_.scheduler.block - 1) / options_.scheduler.block;
+    options_.blocks = static_cast<int32_t>(longest + 2 + Below(60));
+    if (Below(3) == 0) knobs_->most_committed = longest + Below(10);
+    if (Below(3) == 0) options_.lacks = [this] { return ++looks_ % 16 == 0; };
+    if (Below(2) == 0) options_.scheduler.itl_target = microseconds(Below(200));
+    options_.scheduler.max_preemptions = 1 + Below(3);
     engine_ = Engine::Create(options_, std::make_unique<HashRunner>(options_, knobs_), nullptr);
   }
 
@@ -95,6 +100,7 @@ class Fuzz {
   }
   int64_t finished() const { return finished_; }
   int64_t steps() const { return knobs_->steps; }
+  EngineView view() const { return engine_->view(); }
 
  private:
   int64_t Below(int64_t end) { return BelowOf(&random_, end); }
@@ -113,9 +119,21 @@ class Fuzz {
     const auto below = [random](int64_t end) { return BelowOf(random, end); };
     Asked asked;
     SequenceRequest& sequence = asked.input.sequence;
-    for (int64_t i = 1 + below(below(2) == 0 ? 4 : 39); i > 0; --i) {
+    const int64_t length = 1 + below(below(2) == 0 ? 4 : 39);
+    if (below(2) == 0) {
+      // One of three beginnings, up to any token.
+      const int64_t which = below(3);
+      const int64_t shared = below(length + 1);
+      for (int64_t i = 0; i < shared; ++i) {
+        sequence.prompt.push_back(static_cast<int32_t>((i * i + which) % 40));
+      }
+    }
+    while (static_cast<int64_t>(sequence.prompt.size()) < length) {
       sequence.prompt.push_back(static_cast<int32_t>(below(40)));
     }
+    asked.input.cache_salt = below(4) == 0 ? "salt" : "";
+    sequence.client = absl::StrCat(below(3));
+    if (below(4) == 0) sequence.priority = below(200);
     sequence.max_tokens = 1 + below(40);
     sequence.min_tokens = std::min(below(6), sequence.max_tokens);
     for (int64_t i = below(3); i > 0; --i) {
@@ -143,6 +161,7 @@ class Fuzz {
       group.back().client = std::make_unique<Client>(engine_.get(), group.back().input);
     }
     if (BelowOf(random, 4) == 0) knobs_->failing_steps += BelowOf(random, 3);
+    if (BelowOf(random, 16) == 0) engine_->MakeRoom(SequenceTime::max());
     for (size_t left = group.size(); left > 0;) {
       left = 0;
       for (Asked& asked : group) {
@@ -193,6 +212,7 @@ class Fuzz {
   std::mt19937 random_;
   EngineOptions options_;
   const std::shared_ptr<HashRunner::Knobs> knobs_ = std::make_shared<HashRunner::Knobs>();
+  std::atomic<int64_t> looks_ = 0;  // of `lacks`
   std::unique_ptr<Engine> engine_;
   bool closing_ = false;
   std::atomic<int64_t> finished_ = 0;
@@ -201,7 +221,7 @@ class Fuzz {
 TEST(EngineFuzzTest, EachSequenceSaysWhatItSaysAlone) {
   const char* asked = std::getenv("ATHANOR_SEQUENCES");
   const int64_t sequences = asked == nullptr ? 2'000 : std::atoll(asked);
-  int64_t finished = 0, steps = 0;
+  int64_t finished = 0, steps = 0, cached = 0, preemptions = 0;
   for (uint32_t seed = 0; seed * 200 < sequences && !HasFailure(); ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Fuzz fuzz(seed);
@@ -209,9 +229,13 @@ TEST(EngineFuzzTest, EachSequenceSaysWhatItSaysAlone) {
     fuzz.Close();
     finished += fuzz.finished();
     steps += fuzz.steps();
+    cached += fuzz.view().cached_tokens;
+    preemptions += fuzz.view().preemptions;
   }
   RecordProperty("steps", std::to_string(steps));
   EXPECT_GT(finished, sequences / 2) << "most of them end well";
+  EXPECT_GT(cached, 0);
+  EXPECT_GT(preemptions, 0);
 }
 
 }  // namespace
