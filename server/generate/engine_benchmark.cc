@@ -54,6 +54,7 @@ class ReadyRunner : public StepRunner {
   void Decommit(int32_t) override {}
   bool Trim() override { return false; }
   int64_t committed_bytes() const override { return 0; }
+  std::string signature() override { return ""; }
   const std::string& plan_id() const override { return plan_id_; }
 
  private:

@@ -187,6 +187,7 @@ std::vector<int32_t> EngineBook::Shed(int64_t most) {
 
 void EngineBook::AwaitRoom(SequenceTime until) {
   MutexLock lock(mu_);
+  if (since_start_.committed_bytes == 0) return;  // the thread may wait for a plan
   const int64_t own = ++room_asked_;
   Tell();
   while (room_given_ < own && gave_room_.WaitUntil(lock, until)) {

@@ -85,7 +85,7 @@ class EngineBook {
   std::vector<int32_t> Shed(int64_t most);
   void SetCommitted(int64_t bytes);
   // Asks the thread for the memory of all blocks that no sequence has; returns when it is given
-  // back, or at `until`.
+  // back, at `until`, or at once where none has any.
   void AwaitRoom(SequenceTime until);
   // Says that what was asked for before the last Next is given back; `ever`: and all that will be.
   void GaveRoom(bool ever = false);
