@@ -22,18 +22,37 @@ std::array<int16_t, 512> MakeBytes() {
   return bytes;
 }
 
+const std::array<int16_t, 512>& Bytes() {
+  static const std::array<int16_t, 512> kBytes = MakeBytes();
+  return kBytes;
+}
+
 }  // namespace
 
 std::optional<std::string> BytesOfAlphabet(std::string_view piece) {
-  static const std::array<int16_t, 512> kBytes = MakeBytes();
+  const std::array<int16_t, 512>& table = Bytes();
   std::string bytes;
   while (!piece.empty()) {
     const Utf8Step step = StepUtf8(piece);
-    if (!step.valid || step.point >= kBytes.size() || kBytes[step.point] < 0) return std::nullopt;
-    bytes.push_back(static_cast<char>(kBytes[step.point]));
+    if (!step.valid || step.point >= table.size() || table[step.point] < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(table[step.point]));
     piece.remove_prefix(step.bytes);
   }
   return bytes;
+}
+
+std::string AlphabetOf(std::string_view bytes) {
+  std::array<int16_t, 256> points{};
+  for (size_t point = 0; point < Bytes().size(); ++point) {
+    if (Bytes()[point] >= 0) points[Bytes()[point]] = static_cast<int16_t>(point);
+  }
+  std::string piece;
+  for (const char byte : bytes) {
+    const int16_t point = points[static_cast<uint8_t>(byte)];  // below U+0800
+    if (point >= 0x80) piece.push_back(static_cast<char>(0xC0 | point >> 6));
+    piece.push_back(static_cast<char>(point < 0x80 ? point : 0x80 | (point & 0x3F)));
+  }
+  return piece;
 }
 
 std::optional<char> ByteOfFallback(std::string_view piece) {

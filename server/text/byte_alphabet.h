@@ -11,6 +11,9 @@ namespace athanor {
 // Returns the bytes that `piece` spells, or nothing if a character of it is none of the alphabet.
 std::optional<std::string> BytesOfAlphabet(std::string_view piece);
 
+// Returns the piece that spells `bytes`.
+std::string AlphabetOf(std::string_view bytes);
+
 // Returns the byte that a piece like <0x0A> stands for ("byte fallback"), if it is one.
 std::optional<char> ByteOfFallback(std::string_view piece);
 

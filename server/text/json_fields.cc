@@ -91,7 +91,7 @@ int JsonFields::Choice(std::string_view name, std::initializer_list<std::string_
 }
 
 void JsonFields::Unsupported(std::string_view what) {
-  Fail(absl::UnimplementedError(Cat("tokenizer.json: ", path_, ": ", what, " is not supported")));
+  Fail(absl::UnimplementedError(Cat(path_, ": ", what, " is not supported")));
 }
 
 absl::Status JsonFields::Done() {

@@ -31,6 +31,8 @@ class JsonFields {
 
   const std::string& path() const { return path_; }
   bool ok() const { return status_.ok(); }
+  // Returns the first error so far.
+  const absl::Status& status() const { return status_; }
 
   // Reports whether the field is there and not null.
   bool Has(std::string_view name);

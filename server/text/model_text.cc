@@ -15,6 +15,7 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/text/json_fields.h"
+#include "server/text/ranks.h"
 #include "server/text/tokenizer_json.h"
 #include "server/text/utf8.h"
 #include "server/text/vocabulary.h"
@@ -28,7 +29,8 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr char kTokenizer[] = "tokenizer.json", kSentencePiece[] = "tokenizer.model",
                kConfig[] = "tokenizer_config.json", kSpecialMap[] = "special_tokens_map.json",
                kAddedTokens[] = "added_tokens.json", kTemplate[] = "chat_template.jinja",
-               kDecoder[] = "added_tokens_decoder";
+               kDecoder[] = "added_tokens_decoder", kTekken[] = "tekken.json",
+               kRanks[] = ".tiktoken", kModel[] = "config.json";
 
 // Variables of a template, and the keys of a GGUF file that have their ids.
 struct NamedToken {
@@ -54,6 +56,12 @@ absl::Status InFile(std::string_view path, const absl::Status& status) {
 const TextFile* Find(absl::Span<const TextFile> files, std::string_view path) {
   const auto* found = std::find_if(files.begin(), files.end(),
                                    [&](const TextFile& file) { return file.path == path; });
+  return found == files.end() ? nullptr : found;
+}
+
+const TextFile* FindRanks(absl::Span<const TextFile> files) {
+  const auto* found = std::find_if(
+      files.begin(), files.end(), [](const TextFile& file) { return file.path.ends_with(kRanks); });
   return found == files.end() ? nullptr : found;
 }
 
@@ -194,7 +202,8 @@ absl::Status AddListed(absl::Span<const TextFile> files, const Json& config,
   return absl::OkStatus();
 }
 
-// LlamaTokenizer, which reads SentencePiece's files, names these where its files are silent.
+// LlamaTokenizer, which reads SentencePiece's files, names these where its files are silent; so
+// does Mistral's library.
 void NameByDefault(const Json& config, const TokenizerData& data, OrderedJson* variables) {
   const Known known(data);
   for (const auto& [name, content] : {std::pair("bos_token", "<s>"), std::pair("eos_token", "</s>"),
@@ -234,13 +243,42 @@ absl::StatusOr<TokenizerData> ReadJsonData(absl::Span<const TextFile> files, con
   return data;
 }
 
+// Adds what the files beside a vocabulary say of its tokens.
+absl::StatusOr<TokenizerData> WithListed(absl::Span<const TextFile> files, const Json& config,
+                                         const OrderedJson& variables,
+                                         absl::StatusOr<TokenizerData> data) {
+  RETURN_IF_ERROR(data.status());
+  RETURN_IF_ERROR(AddListed(files, config, variables, &*data));
+  RETURN_IF_ERROR(ReadEnds(config, variables, &*data));
+  return data;
+}
+
+absl::StatusOr<TokenizerData> ReadRanksData(absl::Span<const TextFile> files,
+                                            std::string_view ranks, const Json& config,
+                                            const OrderedJson& variables) {
+  ASSIGN_OR_RETURN(const Json model, ReadObject(files, kModel));
+  const auto type = model.find("model_type");
+  const bool named = type != model.end() && type->is_string();
+  const bool listed = config.contains(kDecoder) || Find(files, kAddedTokens) != nullptr;
+  return WithListed(
+      files, config, variables,
+      ReadRanks(ranks, named ? type->get_ref<const std::string&>() : "", /*special=*/!listed));
+}
+
 absl::StatusOr<TokenizerData> ReadModelData(absl::Span<const TextFile> files, const Json& config,
                                             OrderedJson* variables) {
-  ASSIGN_OR_RETURN(TokenizerData data, ReadSentencePiece(Find(files, kSentencePiece)->bytes));
-  NameByDefault(config, data, variables);
-  RETURN_IF_ERROR(AddListed(files, config, *variables, &data));
-  RETURN_IF_ERROR(ReadEnds(config, *variables, &data));
-  return data;
+  const std::string_view bytes = Find(files, kSentencePiece)->bytes;
+  if (IsRanks(bytes)) return ReadRanksData(files, bytes, config, *variables);
+  absl::StatusOr<TokenizerData> data = ReadSentencePiece(bytes);
+  if (data.ok()) NameByDefault(config, *data, variables);
+  return WithListed(files, config, *variables, std::move(data));
+}
+
+absl::StatusOr<TokenizerData> ReadTekkenData(absl::Span<const TextFile> files, const Json& config,
+                                             OrderedJson* variables) {
+  absl::StatusOr<TokenizerData> data = ReadTekken(Find(files, kTekken)->bytes);
+  if (data.ok()) NameByDefault(config, *data, variables);
+  return WithListed(files, config, *variables, std::move(data));
 }
 
 absl::Status SetTokenizer(std::string_view path, absl::StatusOr<TokenizerData> data,
@@ -302,6 +340,11 @@ absl::StatusOr<ModelText> ReadFolder(absl::Span<const TextFile> files) {
   } else if (Find(files, kSentencePiece) != nullptr) {
     RETURN_IF_ERROR(
         SetTokenizer(kSentencePiece, ReadModelData(files, config, &text.variables), &text));
+  } else if (Find(files, kTekken) != nullptr) {
+    RETURN_IF_ERROR(SetTokenizer(kTekken, ReadTekkenData(files, config, &text.variables), &text));
+  } else if (const TextFile* ranks = FindRanks(files)) {
+    RETURN_IF_ERROR(SetTokenizer(
+        ranks->path, ReadRanksData(files, ranks->bytes, config, text.variables), &text));
   }
   if (const TextFile* file = Find(files, kTemplate)) {
     SetChat(kTemplate, file->bytes, &text);

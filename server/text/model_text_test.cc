@@ -8,6 +8,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "compiler/frontend/checkpoint/gguf_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,6 +17,7 @@
 namespace athanor {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
@@ -357,6 +359,48 @@ TEST(RenderChatTest, RefusesWhatAreNoMessages) {
   EXPECT_THAT(Render(text, {{"messages", {1}}}), HasSubstr("no object"));
   EXPECT_THAT(Render(WithTemplate("{{raise_exception('no')}}"), Hello()),
               HasSubstr("INVALID_ARGUMENT"));
+}
+
+// All bytes, then "hi".
+std::string Ranks() {
+  std::string ranks;
+  for (int byte = 0; byte < 256; ++byte) {
+    ranks += absl::Base64Escape(std::string(1, static_cast<char>(byte))) + " " +
+             std::to_string(byte) + "\n";
+  }
+  return ranks + "aGk= 256\n";
+}
+
+TEST(ModelTextTest, ReadsRanks) {
+  const std::string config = R"({"model_type": "qwen2"})";
+  const std::string listed = R"({"eos_token": "<e>", "added_tokens_decoder": {
+      "300": {"content": "<e>", "special": true}}})";
+  for (const char* file : {"qwen.tiktoken", "tokenizer.model"}) {
+    EXPECT_THAT(Encode(Read({{"config.json", config}, {file, Ranks()}}), "hi<|im_end|>"),
+                ElementsAre(256, 259));
+    const auto text =
+        Read({{"config.json", config}, {file, Ranks()}, {"tokenizer_config.json", listed}});
+    EXPECT_THAT(Encode(text, "<e>hi"), ElementsAre(300, 256));
+    EXPECT_EQ(text->variables["eos_token"], "<e>");
+    EXPECT_THAT(Read({{file, Ranks()}}).status().ToString(),
+                AllOf(HasSubstr(file), HasSubstr("model_type")));
+  }
+}
+
+TEST(ModelTextTest, ReadsTekken) {
+  Json tekken = {
+      {"config",
+       {{"pattern", "\\p{L}+"}, {"default_vocab_size", 277}, {"default_num_special_tokens", 20}}},
+      {"vocab", Json::array()}};
+  for (int rank = 0; rank < 257; ++rank) {
+    const std::string bytes = rank < 256 ? std::string(1, static_cast<char>(rank)) : "hi";
+    tekken["vocab"].push_back({{"rank", rank}, {"token_bytes", absl::Base64Escape(bytes)}});
+  }
+  const auto text =
+      Read({{"config.json", R"({"model_type": "mistral"})"}, {"tekken.json", tekken.dump()}});
+  EXPECT_THAT(Encode(text, "[INST]hi"), ElementsAre(1, 3, 276));
+  EXPECT_EQ(text->variables["eos_token"], "</s>");
+  EXPECT_THAT(Read({{"tekken.json", "{}"}}).status().ToString(), HasSubstr("tekken.json"));
 }
 
 }  // namespace

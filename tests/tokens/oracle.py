@@ -17,7 +17,7 @@ REFUSED = 0xFFFFFFFF
 
 
 def _run(kind: str, file: pathlib.Path, texts: Sequence[str | bytes], flags: int,
-         config: pathlib.Path | None) -> subprocess.CompletedProcess[bytes]:
+         config: pathlib.Path | str | None) -> subprocess.CompletedProcess[bytes]:
     inputs = []
     for text in texts:
         data = text if isinstance(text, bytes) else text.encode()
@@ -29,13 +29,14 @@ def _run(kind: str, file: pathlib.Path, texts: Sequence[str | bytes], flags: int
     return done
 
 
-def seconds(kind: str, file: pathlib.Path, texts: Sequence[str], flags: int = 0) -> float:
+def seconds(kind: str, file: pathlib.Path, texts: Sequence[str], flags: int = 0,
+            config: pathlib.Path | str | None = None) -> float:
     """Returns the processor time of encoding the texts, without reading the file."""
-    return float(_run(kind, file, texts, flags, None).stderr)
+    return float(_run(kind, file, texts, flags, config).stderr)
 
 
 def encode(kind: str, file: pathlib.Path, texts: Sequence[str | bytes], flags: int = 0,
-           config: pathlib.Path | None = None) -> list[tuple[list[int] | None, str]]:
+           config: pathlib.Path | str | None = None) -> list[tuple[list[int] | None, str]]:
     """Returns of each text the ids and what they decode to; None and a message if it is refused."""
     done = _run(kind, file, texts, flags, config)
     out, at, results = done.stdout, 0, []

@@ -1,6 +1,8 @@
 // Encodes texts from stdin by a tokenizer's file, for comparing with other tokenizers.
 //
-//   text_tool json|model|gguf FILE [CONFIG]
+//   text_tool json|model|tekken|ranks|gguf FILE [CONFIG]
+//
+// CONFIG is the path of tokenizer_config.json; of a list of ranks it is the model_type.
 //
 // A text is its length (u32, little endian), 1 if it is trusted, 2 if tokens are put around it (one
 // byte, added), then its bytes. Of each text stdout has the number of ids (u32), the ids (i32), the
@@ -19,6 +21,7 @@
 
 #include "compiler/frontend/checkpoint/gguf.h"
 #include "server/text/detokenizer.h"
+#include "server/text/ranks.h"
 #include "server/text/tokenizer.h"
 #include "server/text/tokenizer_json.h"
 #include "server/text/vocabulary.h"
@@ -42,6 +45,8 @@ absl::StatusOr<TokenizerData> ReadData(std::string_view kind, const std::string&
     return ReadTokenizerJson(bytes, config.empty() ? "" : ReadFile(config, kMost));
   }
   if (kind == "model") return ReadSentencePiece(bytes);
+  if (kind == "tekken") return ReadTekken(bytes);
+  if (kind == "ranks") return ReadRanks(bytes, config, /*special=*/true);
   const auto size = static_cast<int64_t>(std::ifstream(path, std::ios::ate).tellg());
   const absl::StatusOr<checkpoint::Gguf> gguf = checkpoint::ReadGguf(bytes, 0, size);
   if (!gguf.ok()) return gguf.status();

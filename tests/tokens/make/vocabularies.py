@@ -16,7 +16,7 @@ source in its place beside it.
 |---|---|
 | tokenizer.json | tokenizers |
 | a .model | sentencepiece |
-| a list of ranks, tekken's json | tiktoken; we read what its ranks say as tokenizer.json |
+| a list of ranks, tekken's json | tiktoken |
 | a GGUF's vocabulary | tokenizers with the steps of the model's own file, or sentencepiece |
 """
 
@@ -33,7 +33,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -58,9 +57,10 @@ O200K = "|".join([
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + _ENDS,
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + _ENDS,
     r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
-# The expression and the normaliser of a list of ranks, by what its path has; the first counts.
-RANKS = {"llama3": (LLAMA3, None), "llama4": (O200K, None), "qwen3_6": (QWEN35, "NFC"),
-         "qwen": (QWEN2, "NFC")}
+# The expression, the normaliser and the model_type of a list of ranks, by what its path has; the
+# first counts.
+RANKS = {"llama3": (LLAMA3, None, "llama"), "llama4": (O200K, None, "llama4"),
+         "qwen3_6": (QWEN35, "NFC", "qwen3_5"), "qwen": (QWEN2, "NFC", "qwen2")}
 
 
 def _split(pattern: str, behavior: str = "isolated") -> Any:
@@ -124,6 +124,7 @@ class Known(NamedTuple):
     words: list[str]  # texts of tokens that are cut out of a text
     flags: int = 0
     without: frozenset[str] = frozenset()  # characters that are taken out of texts
+    config: str = ""  # for text_tool
 
 
 def older_than(made: tokenizers.Tokenizer) -> frozenset[str]:
@@ -158,31 +159,8 @@ def of_sentencepiece(model: bytes, kind: str, file: pathlib.Path) -> Known:
     return Known(kind, file, made.encode, made.decode, words, without=frozenset("\0"))
 
 
-def of_ranks(ranks: dict[bytes, int], pattern: str, form: str | None, first: int,
-             folder: pathlib.Path) -> Known:
-    """Writes a tokenizer.json whose merges are the ways to make a token of two, in order."""
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    rest = iter(sorted(character for character in alphabet if ord(character) > 0xFF))
-    spelling = [chr(byte) if byte in printable else next(rest) for byte in range(256)]
-    spelt = {token: "".join(spelling[byte] for byte in token) for token in ranks}
-    merges = []
-    for token in sorted(ranks, key=ranks.__getitem__):
-        ways = [(token[:i], token[i:]) for i in range(1, len(token))
-                if token[:i] in ranks and token[i:] in ranks]
-        ways.sort(key=lambda way: (ranks[way[0]], ranks[way[1]]))
-        merges += [[spelt[left], spelt[right]] for left, right in ways]
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
-                  "use_regex": False}
-    file = folder / "tokenizer.json"
-    file.write_text(json.dumps({
-        "normalizer": {"type": form} if form else None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated",
-             "invert": False}, byte_level]},
-        "decoder": byte_level,
-        "model": {"type": "BPE", "ignore_merges": True, "merges": merges,
-                  "vocab": {spelt[token]: first + rank for token, rank in ranks.items()}}}))
+def of_ranks(ranks: dict[bytes, int], pattern: str, form: str | None, first: int, kind: str,
+             file: pathlib.Path, model_type: str = "") -> Known:
     made = tiktoken.Encoding(file.name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
 
     def encode(text: str) -> list[int]:
@@ -192,7 +170,7 @@ def of_ranks(ranks: dict[bytes, int], pattern: str, form: str | None, first: int
     def decode(ids: list[int]) -> str:
         return made.decode([token - first for token in ids])
 
-    return Known("json", file, encode, decode, ["<|im_start|>"])
+    return Known(kind, file, encode, decode, ["<|im_start|>"], config=model_type)
 
 
 def of_gguf(file: pathlib.Path) -> Known:
@@ -252,8 +230,8 @@ def _ranks(file: pathlib.Path) -> dict[bytes, int] | None:
         return None
 
 
-def known(file: pathlib.Path, folder: pathlib.Path) -> Known:
-    """Returns a vocabulary with the library that owns it; `folder` takes a file for us."""
+def known(file: pathlib.Path) -> Known:
+    """Returns a vocabulary with the library that owns it."""
     if file.read_bytes()[:4] == b"GGUF":
         return of_gguf(file)
     if file.suffix == ".json":
@@ -264,13 +242,14 @@ def known(file: pathlib.Path, folder: pathlib.Path) -> Known:
             count = config["config"]["default_vocab_size"] - first
             ranks = {base64.b64decode(token["token_bytes"]): token["rank"]
                      for token in config["vocab"][:count]}
-            return of_ranks(ranks, config["config"]["pattern"], None, first, folder)
+            return of_ranks(ranks, config["config"]["pattern"], None, first, "tekken", file)
         return of_tokenizers(tokenizers.Tokenizer.from_file(str(file)), "json", file)
     ranks = _ranks(file)
     if ranks is None:
         return of_sentencepiece(file.read_bytes(), "model", file)
     name = next(name for name in RANKS if name in f"{file.parent.name}/{file.name}")
-    return of_ranks(ranks, *RANKS[name], 0, folder)
+    pattern, form, model_type = RANKS[name]
+    return of_ranks(ranks, pattern, form, 0, "ranks", file, model_type)
 
 
 def _letters() -> dict[str, list[str]]:
@@ -396,7 +375,8 @@ def compare(vocabulary: Known, texts: list[str], show: int) -> str:
     texts = known_of(vocabulary, texts)
     wrong: list[tuple[str, Any, Any]] = []
     for text, (ids, decoded) in zip(texts, oracle.encode(vocabulary.kind, vocabulary.file, texts,
-                                                         vocabulary.flags), strict=True):
+                                                         vocabulary.flags, vocabulary.config),
+                                          strict=True):
         right = vocabulary.encode(text)
         if ids != right:
             at = len(os.path.commonprefix([ids or [], right]))
@@ -424,7 +404,7 @@ def speed(vocabulary: Known, rounds: int) -> str:
                 vocabulary.encode(text)
             theirs = time.process_time() - start
             ratios.append(theirs / oracle.seconds(vocabulary.kind, vocabulary.file, some,
-                                                  vocabulary.flags))
+                                                  vocabulary.flags, vocabulary.config))
         found.append(f"{name} {statistics.median(ratios):.1f} x "
                      f"({min(ratios):.1f} to {max(ratios):.1f})")
     return "; ".join(found)
@@ -440,14 +420,13 @@ def main() -> None:
     asked = parser.parse_args()
     texts = [] if asked.speed else mixed(asked.mb * 1_000_000, [], 1) + points()
     for file in asked.files:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                vocabulary = known(file, pathlib.Path(folder))
-                oracle.encode(vocabulary.kind, vocabulary.file, [])
-                outcome = (speed(vocabulary, 5) if asked.speed else
-                           compare(vocabulary, texts, asked.show))
-            except (ValueError, subprocess.CalledProcessError) as error:
-                outcome = f"refused: {str(error).strip()[:300]}"
+        try:
+            vocabulary = known(file)
+            oracle.encode(vocabulary.kind, vocabulary.file, [], 0, vocabulary.config)
+            outcome = (speed(vocabulary, 5) if asked.speed else
+                       compare(vocabulary, texts, asked.show))
+        except (ValueError, subprocess.CalledProcessError) as error:
+            outcome = f"refused: {str(error).strip()[:300]}"
         print(f"{file.parent.name}/{file.name}: {outcome}", flush=True)
 
 
