@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / "tests/bench"), str(ROOT / "tests/models")]
 
 import athanor  # noqa: E402
 import mlp  # noqa: E402
-from callers import MODEL, Caller, Row, language_server, medians, spread, whole  # noqa: E402
+from callers import Caller, Row, language_server, medians, spread, streams, whole  # noqa: E402
 
 CONFIGS = {"mlp": mlp.DEFAULT, "digits": mlp.DIGITS}
 OF_TENSORS = ("p50_e2el_ms", "p95_e2el_ms", "p99_e2el_ms", "request_throughput")
@@ -29,7 +29,7 @@ OF_TOKENS = ("p50_itl_ms", "p95_itl_ms", "p99_itl_ms", "p50_tpot_ms", "p50_ttft_
              "output_throughput")
 
 
-def beside(config: mlp.Config, batch: int, callers: int, streams: int, rounds: int, seconds: float,
+def beside(config: mlp.Config, batch: int, callers: int, out: int, rounds: int, seconds: float,
            flags: list[str]) -> Row:
     """The row."""
     runs: dict[str, list[dict]] = {
@@ -43,9 +43,8 @@ def beside(config: mlp.Config, batch: int, callers: int, streams: int, rounds: i
                           f"--concurrency={callers}", f"--duration={length}s", f"--seed={turn}")
 
         def tokens(turn: int, length: float = seconds) -> Caller:
-            return Caller("llm", served.address, MODEL, f"--concurrency={streams}",
-                          "--input_tokens=64", "--output_tokens=64", f"--duration={length}s",
-                          f"--seed={turn}")
+            return streams(served.address, f"--concurrency={out}", "--input_tokens=64",
+                           "--output_tokens=64", f"--duration={length}s", f"--seed={turn}")
 
         for turn in range(rounds):
             runs["tensors"].append(whole(tensors(turn).result()))
@@ -58,7 +57,7 @@ def beside(config: mlp.Config, batch: int, callers: int, streams: int, rounds: i
             runs["tokens_beside"].append(whole(tokens(turn).result()))
             other.result()
     row: Row = {"bench": "beside", "model": config.name, "batch": batch, "callers": callers,
-                "streams": streams, "rounds": rounds, "seconds": seconds}
+                "streams": out, "rounds": rounds, "seconds": seconds}
     for kind, keys in (("tensors", OF_TENSORS), ("tokens", OF_TOKENS)):
         alone, together = runs[kind], runs[f"{kind}_beside"]
         row[kind] = {"alone": medians(alone, keys), "beside": medians(together, keys)}

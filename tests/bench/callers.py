@@ -1,8 +1,8 @@
 """Clients of a bench in processes of their own: athanor-bench, and a language model for them.
 
     with language_server("--itl_target=50ms") as (served, facts):
-        other = Caller("llm", served.address, MODEL, "--concurrency=8", "--duration=20s")
-        one = Caller("llm", served.address, MODEL, "--concurrency=1", "--duration=10s").result()
+        other = streams(served.address, "--concurrency=8", "--duration=20s")
+        one = streams(served.address, "--concurrency=1", "--duration=10s").result()
         other.result()
     spread([b["p50_itl_ms"] / a["p50_itl_ms"] for a, b in turns])
 """
@@ -53,6 +53,11 @@ class Caller:
         if not out:
             raise RuntimeError(f"athanor-bench: {err[-800:]}")
         return json.loads(out)
+
+
+def streams(address: str, *how: str, environment: Mapping[str, str] | None = None) -> Caller:
+    """A client of MODEL, patient enough for a busy machine."""
+    return Caller("llm", address, MODEL, "--timeout=10m", *how, environment=environment)
 
 
 def whole(run: dict) -> dict:

@@ -18,14 +18,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from callers import MODEL, Caller, Row, language_server, medians, spread, whole
+from callers import Caller, Row, language_server, medians, spread, streams, whole
 from serving import free_address
 
 KEYS = ("p50_ttft_ms", "p95_ttft_ms", "p50_tpot_ms", "p95_tpot_ms", "p95_itl_ms")
 CLIENTS = ("modest", "greedy")
 
 
-def greedy_tokens(backend: str, streams: int, prompt: int, output: int, target_ms: float,
+def greedy_tokens(backend: str, greedy: int, prompt: int, output: int, target_ms: float,
                   rounds: int, seconds: float, flags: list[str]) -> Row:
     """The row."""
     alone, beside, greed = [], [], []
@@ -39,21 +39,21 @@ def greedy_tokens(backend: str, streams: int, prompt: int, output: int, target_m
             address = http if backend == "openai" else served.address
 
             def caller(name: str, length: float, *how: str) -> Caller:
-                return Caller("llm", address, MODEL, f"--backend={backend}",
-                              f"--vocabulary={engine.vocabulary}",
-                              f"--max_model_len={engine.max_model_len}",
-                              f"--input_tokens={prompt}", f"--output_tokens={output}",
-                              f"--duration={length}s", "--timeout=5m", *how,
-                              environment={"OPENAI_API_KEY": f"key-of-{name}"})
+                return streams(address, f"--backend={backend}",
+                               f"--vocabulary={engine.vocabulary}",
+                               f"--max_model_len={engine.max_model_len}",
+                               f"--input_tokens={prompt}", f"--output_tokens={output}",
+                               f"--duration={length}s", *how,
+                               environment={"OPENAI_API_KEY": f"key-of-{name}"})
 
             for turn in range(rounds):
                 alone.append(whole(caller("modest", seconds, f"--seed={turn}").result()))
                 # It is there before and after the other's turn; its streams are out at once.
                 other = caller("greedy", seconds + 5, f"--seed={turn + 1_000_000}",
-                               f"--concurrency={streams}", "--warmup=1")
+                               f"--concurrency={greedy}", "--warmup=1")
                 beside.append(caller("modest", seconds, f"--seed={turn}", "--warmup=4").result())
                 greed.append(other.result())
-    row: Row = {"bench": "greedy_tokens", "backend": backend, "greedy": streams, "prompt": prompt,
+    row: Row = {"bench": "greedy_tokens", "backend": backend, "greedy": greedy, "prompt": prompt,
                 "output": output, "itl_target_ms": target_ms, "rounds": rounds, "seconds": seconds,
                 "calls": sum(turn["completed"] for turn in beside),
                 "refused_beside": sum(turn["failed"] for turn in beside),

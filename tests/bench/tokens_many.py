@@ -16,7 +16,7 @@ import json
 import os
 import sys
 
-from callers import MODEL, Caller, Row, language_server, medians, spread, whole
+from callers import Row, language_server, medians, spread, streams, whole
 
 STREAMS = 8
 ITL = ("p50_itl_ms", "p95_itl_ms", "p99_itl_ms", "p50_tpot_ms")
@@ -27,8 +27,8 @@ def prefix(tokens: int, own: int, calls: int, rounds: int, flags: list[str]) -> 
     unknown, known = [], []
     with language_server(*flags) as (served, engine):
         def ask(seed: int, *how: str) -> dict:
-            return whole(Caller("llm", served.address, MODEL, f"--num_prompts={calls}",
-                                "--output_tokens=2", f"--seed={seed}", *how).result())
+            return whole(streams(served.address, f"--num_prompts={calls}", "--output_tokens=2",
+                                 f"--seed={seed}", *how).result())
 
         for turn in range(rounds):
             sides = [(unknown, [f"--input_tokens={tokens + own}"]),
@@ -49,20 +49,19 @@ def prompt(tokens: int, target_ms: float, rounds: int, seconds: float, flags: li
     """The row of eight streams beside prompts of `tokens`."""
     alone, beside, prompts = [], [], []
     with language_server(f"--itl_target={target_ms}ms", *flags) as (served, engine):
-        def streams(turn: int) -> dict:
+        def measured(turn: int) -> dict:
             # Their own prompts are a token long, and their outputs as long as a turn takes.
-            return whole(Caller("llm", served.address, MODEL, f"--concurrency={STREAMS}",
-                                "--input_tokens=1", "--output_tokens=256", "--warmup=0",
-                                f"--duration={seconds}s", f"--seed={turn}").result())
+            return whole(streams(served.address, f"--concurrency={STREAMS}", "--input_tokens=1",
+                                 "--output_tokens=256", "--warmup=0", f"--duration={seconds}s",
+                                 f"--seed={turn}").result())
 
-        streams(rounds)
+        measured(rounds)
         for turn in range(rounds):
-            alone.append(streams(turn))
+            alone.append(measured(turn))
             # It is there before the streams begin, and a prompt of it when they end.
-            other = Caller("llm", served.address, MODEL, f"--input_tokens={tokens}",
-                           "--output_tokens=1", "--warmup=0", f"--duration={seconds + 2}s",
-                           "--timeout=10m", f"--seed={turn}")
-            beside.append(streams(turn))
+            other = streams(served.address, f"--input_tokens={tokens}", "--output_tokens=1",
+                            "--warmup=0", f"--duration={seconds + 2}s", f"--seed={turn}")
+            beside.append(measured(turn))
             prompts.append(whole(other.result()))
     row: Row = {"bench": "tokens_many", "what": "prompt", "prompt": tokens, "streams": STREAMS,
                 "itl_target_ms": target_ms, "rounds": rounds, "seconds": seconds,
