@@ -82,6 +82,11 @@ absl::StatusOr<std::vector<Phase>> PhasesOfTrace(const RunFlags& flags) {
     ASSIGN_OR_RETURN(phase.seconds, ParseSeconds("--duration", flags.duration));
   }
   const auto calls = std::upper_bound(flags.due.begin(), flags.due.end(), phase.seconds);
+  if (calls - flags.due.begin() > MostCallsOf(flags.answers) && !flags.num_prompts.has_value()) {
+    return Bad("--trace", absl::StrCat("(", calls - flags.due.begin(), " calls)"),
+               absl::StrCat("at most ", MostCallsOf(flags.answers),
+                            " are kept; end it early with --duration or --num_prompts"));
+  }
   phase.rate = static_cast<double>(calls - flags.due.begin()) / phase.seconds;
   phase.rate_end = phase.rate;
   return std::vector<Phase>{phase};

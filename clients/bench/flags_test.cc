@@ -87,6 +87,21 @@ TEST(FlagsTest, AKneeBeginsAtTheRate) {
   }
 }
 
+TEST(FlagsTest, ATraceOfTooManyCallsIsEndedEarly) {
+  RunFlags flags = Flags();
+  flags.answers = Answers::kTokens;
+  flags.due.resize(kMostStreams);
+  EXPECT_TRUE(ParseRunFlags(flags).ok());
+  flags.due.push_back(2);
+  const absl::Status status = ParseRunFlags(flags).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--trace (1000001 calls)"));
+  flags.num_prompts = 5;
+  EXPECT_TRUE(ParseRunFlags(flags).ok());
+  flags.num_prompts.reset();
+  flags.duration = "1s";
+  EXPECT_EQ(ParseRunFlags(flags)->load.due.size(), static_cast<size_t>(kMostStreams));
+}
+
 TEST(FlagsTest, ASweepIsANumberOrAscendingOnes) {
   const auto points = [](const std::string& text) {
     return ParseSweep(text).value_or(std::vector<int>{});
