@@ -88,6 +88,8 @@ int Serve(const ServerOptions& options, Console& console) {
                       {"port", (*server)->port()},
                       {"http_listen", options.http_listen},
                       {"http_port", (*server)->http_port()},
+                      {"openai_listen", options.openai_listen},
+                      {"openai_port", (*server)->openai_port()},
                       {"device", absl::StrJoin((*backends)->DeviceNames(), ",")},
                       {"threads", (*server)->core().options().threads},
                       {"memory_limit", (*server)->core().ledger().limit()},

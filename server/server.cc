@@ -24,8 +24,11 @@
 #include "server/http/pages/server_status.h"
 #include "server/http/pages/status_pages.h"
 #include "server/net/connections.h"
+#include "server/net/keys.h"
 #include "server/net/tls.h"
 #include "server/net/tls_credentials.h"
+#include "server/openai/error.h"
+#include "server/openai/routes.h"
 #include "server/rpc/cache/cache_service.h"
 #include "server/rpc/compile/compile_service.h"
 #include "server/rpc/generate/generate_service.h"
@@ -69,6 +72,27 @@ HttpOptions HttpOptionsOf(ServerCore& core, std::shared_ptr<TlsCertificate> tls)
   return http;
 }
 
+// Admits a call over HTTP: asks for a key, if there are any, and gives it a place among the calls
+// until it is answered.
+absl::Status AdmitCall(ServerCore& core, const std::optional<ApiKeys>& keys, const Route& route,
+                       HttpExchange* exchange) {
+  if (route.role == Role::kNone) return absl::OkStatus();
+  if (keys.has_value()) {
+    const std::string* header = exchange->request().Header("Authorization");
+    const auto key = header == nullptr ? std::nullopt : BearerToken(*header);
+    if (!key.has_value()) {
+      return absl::UnauthenticatedError("this server wants a key: Authorization: Bearer KEY");
+    }
+    const std::optional<std::string> name = keys->NameOf(*key);
+    if (!name.has_value()) return absl::UnauthenticatedError("the key is none of this server's");
+    exchange->set_client(*name);
+  }
+  const auto slot = std::make_shared<CallSlot>(core);
+  RETURN_IF_ERROR(slot->status());
+  exchange->Keep(slot);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 struct Server::Network {
@@ -80,6 +104,10 @@ struct Server::Network {
         generate(core, writer),
         health(core) {}
   ~Network() { writer->Stop(); }
+  HttpThreads* StartedHttpThreads() {
+    if (!http_threads.has_value()) http_threads.emplace();
+    return &*http_threads;
+  }
 
   std::shared_ptr<TlsCertificate> tls;  // null without TLS
   std::shared_ptr<grpc::ServerCredentials> credentials;
@@ -96,6 +124,7 @@ struct Server::Network {
   WorkQueue pages{"pages", 1};
   std::optional<HttpThreads> http_threads;  // null without HTTP
   std::unique_ptr<HttpServer> http;
+  std::unique_ptr<HttpServer> openai;
   int port = 0;
 };
 
@@ -113,6 +142,10 @@ int Server::port() const { return network_->port; }
 
 int Server::http_port() const { return network_->http == nullptr ? 0 : network_->http->port(); }
 
+int Server::openai_port() const {
+  return network_->openai == nullptr ? 0 : network_->openai->port();
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::shared_ptr<CompileBackends> backends,
                                                       Disk* disk) {
@@ -121,6 +154,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   RETURN_IF_ERROR(server->ReadCertificate());
   // Listens for HTTP first, so that a server that fails on that address has accepted no call.
   RETURN_IF_ERROR(server->ListenForHttp());
+  RETURN_IF_ERROR(server->ListenForOpenAi());
   RETURN_IF_ERROR(server->Listen());
   return server;
 }
@@ -197,13 +231,35 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
 absl::Status Server::ListenForHttp() {
   const ServerOptions& options = core_->options();
   if (options.http_listen.empty()) return absl::OkStatus();
-  network_->http_threads.emplace();
   HttpOptions http = HttpOptionsOf(*core_, network_->tls);
   http.flag = "http_listen";
   http.listen = options.http_listen;
   ASSIGN_OR_RETURN(network_->http,
-                   HttpServer::Start(http, &*network_->http_threads, &core_->ledger(),
+                   HttpServer::Start(http, network_->StartedHttpThreads(), &core_->ledger(),
                                      StatusPages(*core_, network_->pages)));
+  return absl::OkStatus();
+}
+
+absl::Status Server::ListenForOpenAi() {
+  const ServerOptions& options = core_->options();
+  if (options.openai_listen.empty()) return absl::OkStatus();
+  HttpOptions http = HttpOptionsOf(*core_, network_->tls);
+  http.flag = "openai_listen";
+  http.listen = options.openai_listen;
+  http.most_connections = options.max_connections;
+  http.quiet = std::chrono::milliseconds(options.connection_quiet_ms);
+  http.error_body = OpenAiErrorBody;
+  std::optional<ApiKeys> keys;
+  if (!options.openai_keys.empty()) {
+    ASSIGN_OR_RETURN(keys, ApiKeys::Load("openai_keys", options.openai_keys));
+  }
+  http.admit = [core = core_.get(), keys = std::move(keys)](const Route& route,
+                                                            HttpExchange* exchange) {
+    return AdmitCall(*core, keys, route, exchange);
+  };
+  ASSIGN_OR_RETURN(std::vector<Route> routes, OpenAiRoutes(core_.get(), network_->writer));
+  ASSIGN_OR_RETURN(network_->openai, HttpServer::Start(http, network_->StartedHttpThreads(),
+                                                       &core_->ledger(), std::move(routes)));
   return absl::OkStatus();
 }
 
@@ -223,6 +279,7 @@ bool Server::Drain() {
   core_->registry().publisher().SetHook(nullptr);
   core_->backends().OnLoss(nullptr);
   network_->connections.reset();
+  network_->openai.reset();
   // Cancels calls that still run.
   network_->grpc_server->Shutdown(std::chrono::system_clock::now() +
                                   std::chrono::milliseconds(left > 0 ? 0 : 100));

@@ -1,4 +1,5 @@
-// The server: the core with its gRPC services, health per model, reflection, and the HTTP side.
+// The server: the core with its gRPC services, health per model, reflection, the HTTP side and
+// OpenAI's.
 //
 //   std::unique_ptr<Server> server = Server::Start(options, factory).value();
 //   server->port();
@@ -30,15 +31,17 @@ class Server {
   int port() const;
   // Returns the port of --http_listen, 0 without one.
   int http_port() const;
+  // Returns the port of --openai_listen, 0 without one.
+  int openai_port() const;
   ServerCore& core() { return *core_; }
 
   // Reads --tls_cert and --tls_key again for clients that connect from now on. Returns until when
   // the certificate is valid, empty without TLS. If the files are wrong, keeps the old certificate.
   absl::StatusOr<std::string> ReloadCertificate();
 
-  // Stops the server: health turns NOT_SERVING, new calls get UNAVAILABLE, running ones may finish
-  // within --drain, and compile jobs stop. The HTTP side serves until the end. Returns true if all
-  // calls finished. Does this once.
+  // Stops the server: health turns NOT_SERVING, new calls get UNAVAILABLE (503 over HTTP), running
+  // ones may finish within --drain, and compile jobs stop. The status page serves until the end.
+  // Returns true if all calls finished. Does this once.
   bool Drain();
 
  private:
@@ -47,6 +50,7 @@ class Server {
   absl::Status Listen();
   absl::Status AcceptConnections(std::unique_ptr<Listener> listener);
   absl::Status ListenForHttp();
+  absl::Status ListenForOpenAi();
 
   // The services and what listens for them: server.cc has the headers of gRPC and HTTP.
   struct Network;

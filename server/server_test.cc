@@ -327,6 +327,78 @@ TEST(ServerTest, TheHttpSideIsOffUnlessAskedFor) {
               HasSubstr("--http_listen=" + options.http_listen));
 }
 
+TEST(ServerTest, TheOpenAiSideAsksForKeys) {
+  ServerOptions options;
+  const std::string folder = FreshDirectory();
+  options.openai_listen = "127.0.0.1:0";
+  options.openai_keys = folder + "/keys.txt";
+  std::ofstream(options.openai_keys) << "team-a sk-first-key\n";
+  TestServer test(options);
+  EXPECT_EQ(test.server->http_port(), 0);
+  httplib::Client client("127.0.0.1", test.server->openai_port());
+  EXPECT_EQ(client.Get("/health")->status, 200);
+  const auto models = [&](const std::string& authorization) {
+    httplib::Headers headers;
+    if (!authorization.empty()) headers.emplace("Authorization", authorization);
+    return client.Get("/v1/models", headers);
+  };
+  for (const char* none : {"", "Bearer sk-other-key", "Basic sk-first-key"}) {
+    const httplib::Result refused = models(none);
+    EXPECT_EQ(refused->status, 401) << none;
+    EXPECT_EQ(refused->get_header_value("Content-Type"), "application/json");
+    EXPECT_THAT(refused->body, HasSubstr("\"error\""));
+  }
+  EXPECT_EQ(models("Bearer sk-first-key")->status, 200);
+  EXPECT_EQ(client.Get("/none")->status, 404);
+  EXPECT_EQ(client.Post("/health", "", "text/plain")->status, 405);
+}
+
+TEST(ServerTest, TheOpenAiSideDrainsAsCallsDo) {
+  ServerOptions options;
+  options.openai_listen = options.http_listen = "127.0.0.1:0";
+  TestServer test(options);
+  test.Upload("m", ScaleModel({3}));
+  const int port = test.server->openai_port(), status_port = test.server->http_port();
+  httplib::Client kept("127.0.0.1", port);
+  kept.set_keep_alive(true);
+  EXPECT_EQ(kept.Get("/v1/models")->status, 200);
+  test.control->HoldRuns();
+  std::thread running([&] { test.Infer("m", {2}); });
+  while (test.control->runs_waiting() == 0) std::this_thread::yield();
+  std::thread draining([&] { test.server->Drain(); });
+  while (!test.server->core().draining()) std::this_thread::yield();
+  const httplib::Result refused = kept.Get("/v1/models");
+  EXPECT_EQ(refused->status, 503);
+  EXPECT_EQ(refused->get_header_value("Retry-After"), "1");
+  EXPECT_EQ(kept.Get("/health")->status, 503);
+  EXPECT_EQ(httplib::Client("127.0.0.1", status_port).Get("/status.json")->status, 200);
+  test.control->ReleaseRuns();
+  running.join();
+  draining.join();
+  EXPECT_FALSE(kept.Get("/health"));
+}
+
+TEST(ServerTest, TheOpenAiSideNamesItsFlags) {
+  const auto error = [](auto change) {
+    ServerOptions options;
+    options.state_dir = FreshDirectory();
+    options.listen = "127.0.0.1:0";
+    options.openai_listen = "127.0.0.1:0";
+    change(&options);
+    auto server = Server::Start(options, EvaluatorFactory(std::make_shared<TestControl>()));
+    EXPECT_FALSE(server.ok());
+    return std::string(server.status().message());
+  };
+  EXPECT_THAT(error([](ServerOptions* o) { o->openai_keys = "/none"; }),
+              HasSubstr("--openai_keys=/none"));
+  EXPECT_THAT(error([](ServerOptions* o) { o->openai_aliases = "a=a"; }),
+              HasSubstr("--openai_aliases"));
+  TestServer test;
+  const std::string taken = "127.0.0.1:" + std::to_string(test.server->port());
+  EXPECT_THAT(error([&](ServerOptions* o) { o->openai_listen = taken; }),
+              HasSubstr("--openai_listen=" + taken));
+}
+
 thread_local int statements = 0;  // SQL statements that this thread began
 
 int CountStatement(unsigned, void*, void*, void*) {
