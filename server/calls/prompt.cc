@@ -61,6 +61,10 @@ absl::Status CheckNumbers(const v1::GenerateRequest& request) {
   if (request.timeout_us() < 0) {
     return Invalid("timeout_us is ", request.timeout_us(), "; it has to be at least 0, for none");
   }
+  if (static_cast<int64_t>(request.cache_salt().size()) > kMostSaltBytes) {
+    return Invalid("cache_salt has ", request.cache_salt().size(), " bytes; it may have ",
+                   kMostSaltBytes);
+  }
   if (request.priority() < 0) {
     return Invalid("priority is ", request.priority(), "; it has to be at least 1, or 0 for 100");
   }
@@ -137,6 +141,7 @@ absl::StatusOr<GenerateInput> ReadSettings(const v1::GenerateRequest& request,
   if (request.priority() != 0) sequence.priority = request.priority();
   input.stop.assign(request.stop().begin(), request.stop().end());
   input.special_in_text = request.special_in_text();
+  input.cache_salt = request.cache_salt();
   input.continues = !request.has_chat() || request.chat().continue_last();
   return input;
 }

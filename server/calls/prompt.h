@@ -26,6 +26,8 @@ namespace athanor {
 inline constexpr int64_t kMostTokenBytes = 32;
 // Most tokens of `stop_tokens`.
 inline constexpr int64_t kMostStopTokens = 1024;
+// Most bytes of `cache_salt`, which is hashed with each prompt.
+inline constexpr int64_t kMostSaltBytes = 1024;
 // Text from so many bytes on is made into tokens away from the threads that read.
 inline constexpr int64_t kLongText = int64_t{2} << 10;
 

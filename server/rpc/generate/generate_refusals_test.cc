@@ -107,6 +107,7 @@ TEST_F(GenerateRefusalsTest, WhatARequestSetsCounts) {
   request.set_special_in_text(true);
   request.set_timeout_us(5'000'000);
   request.set_priority(7);
+  request.set_cache_salt(std::string(1024, 's'));
   v1::Sampling* sampling = request.mutable_sampling();
   sampling->set_temperature(0);
   sampling->set_top_k(0);
@@ -124,6 +125,7 @@ TEST_F(GenerateRefusalsTest, WhatARequestSetsCounts) {
   EXPECT_EQ(input.sequence.max_tokens, 7);
   EXPECT_EQ(input.sequence.min_tokens, 7);
   EXPECT_EQ(input.sequence.priority, 7);
+  EXPECT_EQ(input.cache_salt, std::string(1024, 's'));
   EXPECT_THAT(input.sequence.stop_tokens, ElementsAre(98));
   EXPECT_THAT(input.stop, ElementsAre("x"));
   EXPECT_TRUE(input.special_in_text);
@@ -224,6 +226,8 @@ TEST_F(GenerateRefusalsTest, Numbers) {
               "min_tokens is 513, more than max_tokens");
   ExpectWrong([](Request* r) { r->set_timeout_us(-1); }, "timeout_us is -1");
   ExpectWrong([](Request* r) { r->set_priority(-1); }, "priority is -1; it has to be at least 1");
+  ExpectWrong([](Request* r) { r->set_cache_salt(std::string(1025, 's')); },
+              "cache_salt has 1025 bytes; it may have 1024");
   ExpectWrong([](Request* r) { r->add_stop_tokens(100); }, "stop_tokens[0] is 100");
   ExpectWrong(
       [](Request* r) {

@@ -49,6 +49,7 @@ void AddSummary(const SequenceSummary& summary, const StreamFacts& facts,
   usage->set_prompt_tokens(summary.prompt_tokens);
   usage->set_cached_tokens(summary.cached_tokens);
   usage->set_generated_tokens(summary.generated_tokens);
+  usage->set_preemptions(summary.preemptions);
   usage->set_seed(facts.seed);
   usage->set_model_version(facts.model_version);
   usage->set_plan_id(summary.plan_id);

@@ -32,12 +32,14 @@ TEST(ResponseMessageTest, EventsAreOneMessage) {
 TEST(ResponseMessageTest, TimesCountFromArrival) {
   const SequenceTime arrived = SequenceTime::clock::now();
   GenerateEvent last = LastEvent(Finish::kStop, 0);
+  last.summary->preemptions = 2;
   last.summary->started = arrived - std::chrono::milliseconds(5);  // clocks of two threads
   const v1::GenerateResponse message =
       ResponseMessage(One(std::move(last)), {.arrived = arrived, .model_version = "4"});
   EXPECT_EQ(message.times().started_us(), 0);
   EXPECT_EQ(message.times().first_token_us(), 0) << "there is none";
   EXPECT_EQ(message.usage().model_version(), "4");
+  EXPECT_EQ(message.usage().preemptions(), 2);
 }
 
 TEST(ResponseMessageTest, TokensOfNoTokenizerHaveNoBytes) {
