@@ -1,6 +1,7 @@
 #include "server/generate/scheduler.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -12,8 +13,6 @@ namespace {
 
 // A step has room for so many rows of prompts, also where they pass the target: prompts go on.
 constexpr int64_t kLeastPromptRows = 16;
-// A sequence that generated fewer tokens since it was admitted is preempted after the others.
-constexpr int64_t kLeastGain = 16;
 
 absl::Status CheckRequest(const SequenceRequest& request) {
   if (request.prompt.empty()) {
@@ -47,7 +46,9 @@ Step PartOf(const Step& step, size_t first, size_t last) {
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, BlockPool* pool)
-    : options_(options), pool_(pool) {
+    : options_(options),
+      pool_(pool),
+      fair_(std::min(options.max_sequences, options.max_batched_tokens)) {
   // Then each step has a row for each sequence that decodes, and one for a prompt beside them.
   options_.max_sequences = std::min(options_.max_sequences, options_.max_batched_tokens);
 }
@@ -95,9 +96,12 @@ absl::Status Scheduler::Add(SequenceId id, SequenceRequest request) {
   }
   const auto [it, added] = sequences_.try_emplace(id, std::move(sequence));
   if (!added) return absl::AlreadyExistsError(absl::StrCat("sequence ", id, " exists"));
-  it->second->arrival = arrived_++;
-  waiting_.insert(it->second.get());
-  SetEnd(it->second.get());
+  Sequence* waits = it->second.get();
+  waits->arrival = arrived_++;
+  waits->client = fair_.Join(request.client);
+  fair_.Work(waits->client);
+  waiting_.insert(waits);
+  SetEnd(waits);
   return absl::OkStatus();
 }
 
@@ -105,6 +109,7 @@ Step Scheduler::Next(SequenceTime now, const StepTimes& times) {
   EndLate(now);
   Step step = Again();
   if (step.rows.empty()) {
+    gave_way_ = false;
     Admit();
     step = Fresh(times);
   }
@@ -146,146 +151,6 @@ void Scheduler::EndLate(SequenceTime now) {
   }
 }
 
-void Scheduler::Admit() {
-  const bool busy = paused() < running();
-  if (refused_ && busy) return;
-  while (Sequence* sequence = FirstWaiting()) {
-    if (!MakeRoomFor(*sequence)) return;
-    Place(sequence);
-  }
-}
-
-void Scheduler::Place(Sequence* sequence) {
-  const bool first = sequence->admitted == 0;
-  waiting_.erase(sequence);
-  running_.insert(sequence);
-  sequence->running = true;
-  sequence->awaits.reset();
-  sequence->admitted = static_cast<int64_t>(sequence->tokens.size());
-  const int64_t hits = Hits(*sequence);
-  for (int64_t block = 0; block < hits; ++block) {
-    sequence->blocks.push_back(*pool_->Find(sequence->keys[block]));
-    pool_->Share(sequence->blocks.back());
-  }
-  for (int64_t block = hits; block < BlocksFor(sequence->admitted); ++block) {
-    sequence->blocks.push_back(*pool_->Take());
-  }
-  sequence->stored = hits * options_.block;
-  sequence->computed = std::max(sequence->computed, sequence->stored);
-  if (!first || !sequence->root.has_value()) return;
-  sequence->cached = sequence->stored;
-  counts_.queried_tokens += sequence->prompt;
-  counts_.cached_tokens += sequence->cached;
-}
-
-Sequence* Scheduler::FirstWaiting() const {
-  const auto first = std::find_if(waiting_.begin(), waiting_.end(), [this](Sequence* sequence) {
-    return !sequence->paused.has_value() && !Awaits(sequence);
-  });
-  return first == waiting_.end() ? nullptr : *first;
-}
-
-int64_t Scheduler::Hits(const Sequence& sequence) const {
-  // The last token is computed in a block of its own.
-  const int64_t most = std::min((static_cast<int64_t>(sequence.tokens.size()) - 1) / options_.block,
-                                static_cast<int64_t>(sequence.keys.size()));
-  int64_t hits = 0;
-  while (hits < most && pool_->Find(sequence.keys[hits]).has_value()) ++hits;
-  return hits;
-}
-
-bool Scheduler::IsAboutToStore(const Sequence& sequence, int64_t block) const {
-  return sequence.running && !sequence.paused.has_value() &&
-         block < static_cast<int64_t>(sequence.keys.size()) &&
-         sequence.stored < (block + 1) * options_.block;
-}
-
-bool Scheduler::Awaits(Sequence* sequence) const {
-  if (sequence->awaits.has_value()) {
-    const auto [id, block] = *sequence->awaits;
-    const Sequence* other = Find(id);
-    if (other != nullptr && IsAboutToStore(*other, block)) return true;
-    sequence->awaits.reset();
-  }
-  const int64_t next = Hits(*sequence);
-  if ((next + 1) * options_.block >= static_cast<int64_t>(sequence->tokens.size())) return false;
-  if (next >= static_cast<int64_t>(sequence->keys.size())) return false;
-  for (const Sequence* other : running_) {
-    // Nobody waits for those that come after it.
-    if (other->priority > sequence->priority || !IsAboutToStore(*other, next) ||
-        other->keys[next] != sequence->keys[next]) {
-      continue;
-    }
-    sequence->awaits = {other->id, next};
-    return true;
-  }
-  return false;
-}
-
-bool Scheduler::MakeRoomFor(const Sequence& sequence) {
-  while (!HasRoomFor(sequence)) {
-    Sequence* victim = Victim();
-    if (victim == nullptr || !victim->paused.has_value()) return false;
-    Preempt(victim);
-  }
-  return true;
-}
-
-bool Scheduler::HasRoomFor(const Sequence& sequence) const {
-  if (running() == options_.max_sequences) return false;
-  const int64_t hits = Hits(sequence);
-  int64_t needed = BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - hits;
-  for (int64_t block = 0; block < hits; ++block) {
-    if (pool_->IsKept(*pool_->Find(sequence.keys[block]))) ++needed;  // it is among the free ones
-  }
-  return needed + running() <= pool_->free();
-}
-
-void Scheduler::MakeRoomForRows() {
-  const auto needs_block = [this](const Sequence* sequence) {
-    return !sequence->paused.has_value() && sequence->Decodes() &&
-           BlocksFor(sequence->stored + 1) > static_cast<int64_t>(sequence->blocks.size());
-  };
-  while (std::count_if(running_.begin(), running_.end(), needs_block) > pool_->free()) {
-    Preempt(Victim());  // there is one: a sequence alone has room
-  }
-}
-
-Sequence* Scheduler::Victim() const {
-  // The least is the first to go.
-  const auto order = [this](const Sequence* sequence) {
-    const bool paused = sequence->paused.has_value();
-    return std::tuple(!paused, paused ? *sequence->paused : SequenceTime(),
-                      sequence->preemptions >= options_.max_preemptions,
-                      sequence->gained() < kLeastGain, -sequence->priority, -sequence->arrival);
-  };
-  const auto first = std::find_if(running_.begin(), running_.end(), [](const Sequence* sequence) {
-    return !sequence->paused.has_value();
-  });
-  Sequence* victim = nullptr;
-  for (auto it = running_.begin(); it != running_.end(); ++it) {
-    if (it == first) continue;
-    if (victim == nullptr || order(*it) < order(victim)) victim = *it;
-  }
-  return victim;
-}
-
-void Scheduler::Preempt(Sequence* sequence) {
-  DropBlocks(sequence);
-  sequence->stored = 0;
-  sequence->running = false;
-  ++sequence->preemptions;
-  ++counts_.preemptions;
-  running_.erase(sequence);
-  waiting_.insert(sequence);
-}
-
-void Scheduler::DropBlocks(Sequence* sequence) {
-  for (; !sequence->blocks.empty(); sequence->blocks.pop_back()) {
-    pool_->Drop(sequence->blocks.back());
-  }
-}
-
 Step Scheduler::Again() {
   while (!again_.empty()) {
     const Step failed = std::move(again_.back());
@@ -313,16 +178,72 @@ int64_t Scheduler::PromptRows(int64_t decoding, const StepTimes& times) const {
   return std::min(std::max(rows, kLeastPromptRows), most - decoding);
 }
 
-Step Scheduler::Fresh(const StepTimes& times) {
-  MakeRoomForRows();
-  Step step;
+Scheduler::Ready Scheduler::ReadyOnes() const {
+  Ready ready;
   for (Sequence* sequence : running_) {
-    if (!sequence->paused.has_value() && sequence->Decodes()) AddRows(sequence, 1, &step);
+    if (sequence->paused.has_value()) continue;
+    (sequence->Decodes() ? ready.decoding : ready.prompts).push_back(sequence);
+  }
+  std::sort(ready.prompts.begin(), ready.prompts.end(), [](const Sequence* a, const Sequence* b) {
+    return std::tuple(a->priority, a->client->time, a->arrival) <
+           std::tuple(b->priority, b->client->time, b->arrival);
+  });
+  return ready;
+}
+
+void Scheduler::PutOff(Ready* ready) const {
+  std::optional<double> first;  // the lowest time of a client below its share
+  for (const Sequence* sequence : ready->prompts) {
+    if (!fair_.IsBelow(*sequence->client)) continue;
+    first = std::min(first.value_or(sequence->client->time), sequence->client->time);
+  }
+  if (!first.has_value()) return;
+  const auto gives_way = [&](const Sequence* sequence) {
+    return fair_.IsAbove(*sequence->client) && sequence->client->time >= *first;
+  };
+  std::erase_if(ready->decoding, gives_way);
+  std::erase_if(ready->prompts, gives_way);
+}
+
+void Scheduler::TakeTurns(const StepTimes& times, Ready* ready) const {
+  std::vector<Sequence*>& decoding = ready->decoding;
+  if (options_.itl_target <= SequenceTime::duration::zero() || decoding.empty()) return;
+  const bool alone = std::all_of(decoding.begin(), decoding.end(), [&](const Sequence* sequence) {
+    return sequence->client == decoding.front()->client;
+  });
+  if (alone) return;
+  const auto above = [this](const Sequence* sequence) { return fair_.IsAbove(*sequence->client); };
+  const int64_t rows = times.RowsWithin(options_.itl_target, options_.max_batched_tokens);
+  const bool prompts = std::any_of(ready->prompts.begin(), ready->prompts.end(), above);
+  if (prompts && static_cast<int64_t>(decoding.size()) + kLeastPromptRows > rows) {
+    std::erase_if(steps_ % 2 == 0 ? ready->prompts : decoding, above);
+  }
+  // Those of clients above their share last, by the step that had their last row.
+  const auto turn = [&](const Sequence* sequence) {
+    return std::tuple(above(sequence), above(sequence) ? sequence->last_step : 0,
+                      sequence->priority, sequence->arrival);
+  };
+  std::sort(decoding.begin(), decoding.end(),
+            [&](const Sequence* a, const Sequence* b) { return turn(a) < turn(b); });
+  const int64_t taking = std::count_if(decoding.begin(), decoding.end(), above);
+  const int64_t others = static_cast<int64_t>(decoding.size()) - taking;
+  decoding.resize(others + std::min(taking, std::max<int64_t>(1, rows - others)));
+}
+
+Step Scheduler::Fresh(const StepTimes& times) {
+  Ready ready = ReadyOnes();
+  PutOff(&ready);
+  TakeTurns(times, &ready);
+  MakeRoomForRows(ready.decoding);
+  ++steps_;
+  Step step;
+  for (Sequence* sequence : ready.decoding) {
+    if (sequence->running) AddRows(sequence, 1, &step);
   }
   int64_t room = PromptRows(static_cast<int64_t>(step.rows.size()), times);
-  for (Sequence* sequence : running_) {
+  for (Sequence* sequence : ready.prompts) {
     if (room == 0) break;
-    if (sequence->paused.has_value() || sequence->Decodes()) continue;
+    if (!sequence->running) continue;
     const int64_t rows = std::min(room, sequence->left());
     AddRows(sequence, rows, &step);
     room -= rows;
@@ -336,6 +257,7 @@ void Scheduler::AddRows(Sequence* sequence, int64_t count, Step* step) {
   while (static_cast<int64_t>(sequence->blocks.size()) < BlocksFor(end)) {
     sequence->blocks.push_back(*pool_->Take());
   }
+  sequence->last_step = steps_;
   const auto table = static_cast<int32_t>(step->tables.size());
   step->tables.push_back(sequence->id);
   for (int64_t position = sequence->stored; position < end; ++position) {
@@ -347,8 +269,11 @@ void Scheduler::AddRows(Sequence* sequence, int64_t count, Step* step) {
 }
 
 void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
+  std::vector<FairOrder::Client*> clients;  // of the rows
   for (const Row& row : step.rows) {
     Sequence* sequence = Get(step.tables[row.sequence]);
+    clients.push_back(sequence->client);
+    if (sequence->owed() > 0) --sequence->client->owed;
     sequence->stored = row.position + 1;
     if (row.position < sequence->computed) {
       ++counts_.recomputed_tokens;
@@ -360,6 +285,7 @@ void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
       NameBlock(sequence, sequence->stored / options_.block - 1);
     }
   }
+  fair_.Charge(clients);
   SetInStep(step, false);
   for (const Told& outcome : told) {
     Sequence* sequence = Get(outcome.id);
@@ -424,14 +350,20 @@ void Scheduler::Cancel(SequenceId id, const absl::Status& status) {
 void Scheduler::Pause(SequenceId id, SequenceTime now) {
   Sequence* sequence = Get(id);
   if (sequence == nullptr) return;
+  if (!sequence->paused.has_value()) {
+    fair_.Rest(sequence->client);
+    if (sequence->running) --sequence->client->places;
+  }
   sequence->paused = now;
   SetEnd(sequence);
 }
 
 void Scheduler::Resume(SequenceId id) {
   Sequence* sequence = Get(id);
-  if (sequence == nullptr) return;
+  if (sequence == nullptr || !sequence->paused.has_value()) return;
   sequence->paused.reset();
+  fair_.Work(sequence->client);
+  if (sequence->running) ++sequence->client->places;
   SetEnd(sequence);
 }
 
@@ -459,12 +391,13 @@ void Scheduler::Fail(Sequence* sequence, const absl::Status& status) {
 
 void Scheduler::End(Sequence* sequence, Finish finish, const absl::Status& status) {
   if (sequence->running) {
-    running_.erase(sequence);
-    DropBlocks(sequence);
+    Displace(sequence);
     refused_ = false;
   } else {
     waiting_.erase(sequence);
   }
+  if (!sequence->paused.has_value()) fair_.Rest(sequence->client);
+  fair_.Leave(sequence->client);
   ends_.erase({sequence->end, sequence->id});
   ended_.push_back({.id = sequence->id,
                     .finish = finish,

@@ -25,6 +25,11 @@
 // and waits again in its old order, to have all of its tokens computed anew. Its client notices
 // nothing but the time. The first in order is never preempted, so that always one comes to its end.
 //
+// A client that has more than its share of the places, and none else, gives way to others: in each
+// step one sequence of it is preempted for a waiting one of a client that has less than its share;
+// it has no rows while a prompt of such a client is computed; and where the rows of several clients
+// that decode take longer than the target, those of it take turns.
+//
 // A step that failed comes again from Next by halves of its sequences, until the guilty one is
 // alone and ends with the error: writing keys and values again changes nothing.
 //
@@ -45,6 +50,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/generate/block_pool.h"
+#include "server/generate/fair_order.h"
 #include "server/generate/sequence.h"
 #include "server/generate/step_times.h"
 
@@ -161,29 +167,52 @@ class Scheduler {
   // Puts the sequence's end into `ends_`.
   void SetEnd(Sequence* sequence);
   void EndLate(SequenceTime now);
+
+  // Who has places and blocks: scheduler_places.cc.
   void Admit();
   // Returns the sequence to admit next; null if none may be.
-  Sequence* FirstWaiting() const;
+  Sequence* FirstWaiting();
+  // Returns the first of a client's waiting sequences of this priority; null if all of them pause,
+  // or wait for a block that another is about to store.
+  Sequence* FirstOf(const FairOrder::Client* client, int64_t priority);
   // Returns the number of blocks that the sequence would share.
   int64_t Hits(const Sequence& sequence) const;
-  // Reports whether the sequence waits for a block that another is about to store.
+  // Reports whether the sequence waits for a block that another is about to store. StillAwaits
+  // looks only at the block that Awaits found last.
   bool Awaits(Sequence* sequence) const;
+  bool StillAwaits(const Sequence& sequence) const;
   bool IsAboutToStore(const Sequence& sequence, int64_t block) const;
-  // Reports whether the sequence can be admitted, once it has preempted those paused that it needs
-  // to.
+  // Reports whether the sequence can be admitted, once it has preempted those that give way to it.
   bool MakeRoomFor(const Sequence& sequence);
   bool HasRoomFor(const Sequence& sequence) const;
-  // Preempts until there is a block for each sequence that decodes and needs one.
-  void MakeRoomForRows();
-  // Returns the sequence to preempt next; null: none but the first in order runs.
-  Sequence* Victim() const;
-  void Preempt(Sequence* sequence);
-  void DropBlocks(Sequence* sequence);
+  // Returns a sequence of a client above its share that gives way to a waiting one; null if none
+  // does.
+  Sequence* GivesWayTo(const Sequence& sequence) const;
   // Gives it a place, the blocks that it shares, and further ones for all of its tokens.
   void Place(Sequence* sequence);
+  // Preempts until there is a block for each of these that needs one and still runs.
+  void MakeRoomForRows(absl::Span<Sequence* const> decoding);
+  // Returns the sequence to preempt next; null: none but the first in order runs.
+  Sequence* Victim() const;
+  bool IsFirstInOrder(const Sequence* sequence) const;
+  void Preempt(Sequence* sequence);
+  // Takes place and blocks away.
+  void Displace(Sequence* sequence);
+
   void NameBlock(Sequence* sequence, int64_t block);
   Step Again();
   Step Fresh(const StepTimes& times);
+  // Sequences that may have rows in the next step.
+  struct Ready {
+    std::vector<Sequence*> decoding, prompts;  // in order
+  };
+  Ready ReadyOnes() const;
+  // Leaves out clients above their share while a prompt of one below is computed.
+  void PutOff(Ready* ready) const;
+  // Leaves out rows of clients above their share where several clients decode and all rows take
+  // longer than the target: those that decode have turns by their last rows, and prompts every
+  // second step.
+  void TakeTurns(const StepTimes& times, Ready* ready) const;
   // Returns the number of prompts' rows that a step may have beside rows that decode.
   int64_t PromptRows(int64_t decoding, const StepTimes& times) const;
   // Appends the sequence's next `count` rows, and takes the blocks that they need.
@@ -204,11 +233,14 @@ class Scheduler {
   };
   absl::btree_set<Sequence*, Before> waiting_, running_;
   absl::btree_set<std::pair<SequenceTime, SequenceId>> ends_;  // of those that have one
+  FairOrder fair_;
   std::vector<Step> again_;  // parts of failed steps; the last one is next
   std::vector<Ended> ended_;
   SchedulerCounts counts_;
   int64_t arrived_ = 0;
-  bool refused_ = false;  // a step was refused memory, and nobody has ended since
+  int64_t steps_ = 0;
+  bool gave_way_ = false;  // somebody to a client below its share, ahead of this step
+  bool refused_ = false;   // a step was refused memory, and nobody has ended since
 };
 
 }  // namespace athanor

@@ -41,6 +41,7 @@ struct Asked {
   std::vector<int32_t> said;      // in company
   std::optional<SequenceTime> paused;
   bool was_paused = false, cancelled = false, ended = false;
+  int64_t skipped = 0;         // number of steps that it was put off, in a row
   int64_t salt = 0;            // of its cells: others' blocks of another salt are wrong
   bool alone_refused = false;  // no memory, though it ran alone
 };
@@ -75,6 +76,8 @@ class Fuzz {
         hostile_(Below(3) == 0),
         rooted_(Below(3) > 0),
         lossy_(Below(4) == 0),
+        clients_(Below(2) == 0 ? 1 : 2 + Below(3)),
+        urgent_(Below(3) == 0),
         beginnings_(4) {}
 
   // Runs so many steps, then lets all come to their end.
@@ -124,6 +127,9 @@ class Fuzz {
     for (int64_t i = Below(3); i > 0; --i) {
       request.stop_tokens.push_back(static_cast<int32_t>(Below(kVocabulary)));
     }
+    // Most of the load is the first client's.
+    request.client = absl::StrCat(Below(3) > 0 ? 0 : Below(clients_));
+    if (urgent_) request.priority = 1 + Below(3);
     if (hostile_ && Below(4) == 0) request.deadline = now_ + milliseconds(Below(100));
     asked.guilty = hostile_ && Below(20) == 0;
     if (hostile_ && Below(20) == 0) asked.nan_at = Below(5);
@@ -209,6 +215,7 @@ class Fuzz {
 
   Step OneStep() {
     if (lossy_) Lose();
+    CheckOwed();
     Step step = scheduler_.Next(now_, times_);
     TakeEnded();
     CheckShape(step);
@@ -270,16 +277,48 @@ class Fuzz {
       return;  // part of a failed one
     }
     again_.clear();  // the rest of it ended, or waits
+    CheckCompany(step, next);
+  }
+
+  // Reports whether the client has more than its share of the places.
+  bool IsAbove(const std::string& client) {
+    std::set<std::string> working;
+    int64_t places = 0;
     for (const auto& [id, asked] : asked_) {
+      if (asked.ended || asked.paused.has_value()) continue;
+      working.insert(asked.request.client);
+      if (asked.request.client == client && scheduler_.Find(id)->running) ++places;
+    }
+    const int64_t most = std::min(options_.max_sequences, options_.max_batched_tokens);
+    return places > std::max<int64_t>(1, most / static_cast<int64_t>(working.size()));
+  }
+
+  // Checks who is in a step that is not part of a failed one.
+  void CheckCompany(const Step& step, const std::map<SequenceId, int64_t>& next) {
+    for (auto& [id, asked] : asked_) {
       if (asked.ended) continue;
       ASSERT_FALSE(asked.paused.has_value() && next.contains(id)) << "sequence " << id << " pauses";
       const Sequence& sequence = *scheduler_.Find(id);
       ASSERT_EQ(sequence.running, !sequence.blocks.empty());
       if (asked.paused.has_value()) continue;
-      ASSERT_FALSE(sequence.running && sequence.Decodes() && !next.contains(id))
-          << "sequence " << id << " starves";
       ASSERT_FALSE(step.rows.empty()) << "sequence " << id << " could run";
+      if (!sequence.running || !sequence.Decodes() || next.contains(id)) {
+        asked.skipped = 0;
+        continue;
+      }
+      ASSERT_TRUE(IsAbove(asked.request.client)) << "sequence " << id << " was put off";
+      ASSERT_LT(++asked.skipped, 200) << "sequence " << id << " starves";
     }
+  }
+
+  void CheckOwed() {
+    std::map<const FairOrder::Client*, int64_t> owed;
+    for (const auto& [id, asked] : asked_) {
+      if (asked.ended) continue;
+      const Sequence* sequence = scheduler_.Find(id);
+      if (sequence != nullptr) owed[sequence->client] += sequence->owed();
+    }
+    for (const auto& [client, rows] : owed) ASSERT_EQ(client->owed, rows);
   }
 
   void CheckReferences() {
@@ -322,8 +361,9 @@ class Fuzz {
     if (!asked.said.empty()) return;
     for (const auto& [earlier, other] : asked_) {
       if (earlier >= id) return;
-      ASSERT_TRUE(rooted_ || other.ended || other.was_paused || other.nan_at == 0 ||
-                  !other.said.empty() || scheduler_.Find(earlier)->preemptions > 0)
+      ASSERT_TRUE(rooted_ || clients_ > 1 || urgent_ || other.ended || other.was_paused ||
+                  other.nan_at == 0 || !other.said.empty() ||
+                  scheduler_.Find(earlier)->preemptions > 0)
           << earlier << " has no token yet, and " << id << " has";
     }
   }
@@ -385,10 +425,12 @@ class Fuzz {
   BlockPool pool_;
   Scheduler scheduler_;
   StepTimes times_;
-  std::vector<uint64_t> cells_;                   // the memory of keys and values
-  const bool hostile_;                            // cancels, deadlines, failures and NaN occur
-  const bool rooted_;                             // some sequences share blocks
-  const bool lossy_;                              // keys and kept blocks get lost
+  std::vector<uint64_t> cells_;  // the memory of keys and values
+  const bool hostile_;           // cancels, deadlines, failures and NaN occur
+  const bool rooted_;            // some sequences share blocks
+  const bool lossy_;             // keys and kept blocks get lost
+  const int64_t clients_;
+  const bool urgent_;                             // priorities differ
   std::vector<std::vector<int32_t>> beginnings_;  // of prompts
   bool draining_ = false;
   SequenceTime now_ = SequenceTime(std::chrono::hours(1));

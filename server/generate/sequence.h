@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "server/generate/block_key.h"
+#include "server/generate/fair_order.h"
 
 namespace athanor {
 
@@ -52,6 +53,8 @@ struct Sequence {
   bool Decodes() const { return generated() > 0 && left() == 1; }
   // Number of tokens generated since the last admission.
   int64_t gained() const { return static_cast<int64_t>(tokens.size()) - admitted; }
+  // Number of tokens that it had at the last admission and that are yet to compute.
+  int64_t owed() const { return running && stored < admitted ? admitted - stored : 0; }
 
   SequenceId id = 0;
   int64_t arrival = 0;          // number of those that came before it
@@ -70,11 +73,15 @@ struct Sequence {
   int64_t computed = 0;  // the most that `stored` was: further rows are computed for the first time
   int64_t cached = 0;    // number of the prompt's tokens found in the pool at the first admission
   int64_t preemptions = 0;
-  std::vector<int32_t> blocks;         // block j holds positions j * block to j * block + block - 1
-  bool running = false;                // it is admitted
-  int64_t admitted = 0;                // number of its tokens at the last admission
-  std::optional<SequenceTime> paused;  // since when
-  SequenceTime end;                    // of its deadline or its pause, the earlier one
+  std::vector<int32_t> blocks;  // block j holds positions j * block to j * block + block - 1
+  FairOrder::Client* client = nullptr;  // the scheduler's
+  bool running = false;                 // it is admitted
+  int64_t admitted = 0;                 // number of its tokens at the last admission
+  int64_t found = 0;                    // number of them that were stored already
+  int64_t passed = 0;                   // number of later ones of its client admitted before it
+  int64_t last_step = 0;                // number of the last step that had rows of it
+  std::optional<SequenceTime> paused;   // since when
+  SequenceTime end;                     // of its deadline or its pause, the earlier one
   // While it waits: a running sequence, and the number of a block that it is about to store, which
   // this one will share.
   std::optional<std::pair<SequenceId, int64_t>> awaits;
