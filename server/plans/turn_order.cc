@@ -15,11 +15,9 @@ void TurnOrder::Leave(Turn* turn) {
 }
 
 bool TurnOrder::RunFits() const {
-  const bool beside_a_step = steps_ > 0 || !steps_waiting_.empty();
-  if (threads_ == 1) {
-    return steps_ == 0 && runs_ == 0 && (steps_waiting_.empty() || last_ == Kind::kStep);
-  }
-  return runs_ < (beside_a_step ? threads_ / 2 : threads_);
+  if (steps_ == 0 && steps_waiting_.empty()) return true;
+  if (threads_ == 1) return steps_ == 0 && runs_ == 0 && last_ == Kind::kStep;
+  return runs_ < threads_ / 2;
 }
 
 TurnOrder::Clock::duration TurnOrder::StartOf(const void* party) const {

@@ -6,8 +6,8 @@
 //   while (TurnOrder::Turn* next = order.Next(now, searching)) ...   // it begins
 //   order.End(turn, now);
 //
-// Steps run one at a time. Beside a step, or while one waits, at most half of the threads begin
-// runs, at least one; otherwise as many as there are threads. A pool of 2 threads then has a core
+// Steps run one at a time. Beside a step, or while one waits, at most half as many runs begin as
+// there are threads, at least one; otherwise as many as ask. A pool of 2 threads then has a core
 // for each side, so that each takes at most twice its time alone. On one thread they alternate.
 //
 // Runs begin in the order in which they ask. Parties with steps have equal shares of their time:
