@@ -665,6 +665,7 @@ TEST_F(EngineTest, KeptBlocksGiveWayToOthersThatLackMemory) {
   const Heard heard = Hear(input);
   EXPECT_EQ(heard.tokens, Alone(input));
   EXPECT_EQ(heard.summary.cached_tokens, 0);
+  engine_->Close(absl::CancelledError("`lacks` goes"));
 }
 
 TEST_F(EngineTest, MakesRoomForOthers) {
