@@ -18,11 +18,12 @@ namespace fs = std::filesystem;
 
 constexpr char kConfig[] = "config.json";
 constexpr char kIndex[] = "model.safetensors.index.json";
-// The server takes these texts and *.safetensors, and refuses others by name
+// The server takes these texts, *.tiktoken and *.safetensors, and refuses others by name
 // (server/models/checkpoint_upload.cc).
-constexpr const char* kTexts[] = {
-    "generation_config.json",  "tokenizer.json",    "tokenizer.model",    "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
+constexpr const char* kTexts[] = {"generation_config.json", "tokenizer.json",
+                                  "tokenizer.model",        "tekken.json",
+                                  "tokenizer_config.json",  "special_tokens_map.json",
+                                  "added_tokens.json",      "chat_template.jinja"};
 
 bool IsFile(const fs::path& path) {
   std::error_code error;
@@ -52,6 +53,16 @@ absl::StatusOr<std::vector<std::string>> Shards(const fs::path& index) {
   return std::vector<std::string>(shards.begin(), shards.end());
 }
 
+std::vector<std::string> FilesWithEnd(const fs::path& folder, absl::string_view end) {
+  std::set<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (absl::EndsWith(name, end)) found.insert(name);
+  }
+  return std::vector<std::string>(found.begin(), found.end());
+}
+
 absl::StatusOr<std::vector<std::string>> Weights(const fs::path& folder) {
   if (IsFile(folder / "model.safetensors")) return std::vector<std::string>{"model.safetensors"};
   if (IsFile(folder / kIndex)) {
@@ -59,16 +70,11 @@ absl::StatusOr<std::vector<std::string>> Weights(const fs::path& folder) {
     shards.insert(shards.begin(), kIndex);
     return shards;
   }
-  std::set<std::string> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename();
-    // Files named consolidated* repeat the others.
-    if (absl::EndsWith(name, ".safetensors") && !absl::StartsWith(name, "consolidated")) {
-      found.insert(name);
-    }
-  }
-  if (!found.empty()) return std::vector<std::string>(found.begin(), found.end());
+  std::vector<std::string> found = FilesWithEnd(folder, ".safetensors");
+  // These repeat the others.
+  std::erase_if(found,
+                [](const std::string& name) { return absl::StartsWith(name, "consolidated"); });
+  if (!found.empty()) return found;
   return absl::InvalidArgumentError(absl::StrCat(
       folder.string(), ": no .safetensors file; weights in other forms (.bin, .pt) are not taken"));
 }
@@ -88,6 +94,7 @@ absl::StatusOr<std::vector<CheckpointFile>> CheckpointFiles(const std::string& p
   for (const char* text : kTexts) {
     if (IsFile(folder / text)) names.emplace_back(text);
   }
+  for (std::string& ranks : FilesWithEnd(folder, ".tiktoken")) names.push_back(std::move(ranks));
   ASSIGN_OR_RETURN(const std::vector<std::string> weights, Weights(folder));
   names.insert(names.end(), weights.begin(), weights.end());
   for (const std::string& name : names) {

@@ -41,11 +41,13 @@ class CheckpointFilesTest : public testing::Test {
 };
 
 TEST_F(CheckpointFilesTest, TakesWhatTheServerWants) {
-  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "README.md",
-                           "pytorch_model.bin", "consolidated.safetensors", "other.safetensors"}) {
+  for (const char* name :
+       {"config.json", "model.safetensors", "tokenizer.json", "tekken.json", "any.tiktoken",
+        "README.md", "pytorch_model.bin", "consolidated.safetensors", "other.safetensors"}) {
     Write(name);
   }
-  EXPECT_THAT(Paths(), ElementsAre("config.json", "tokenizer.json", "model.safetensors"));
+  EXPECT_THAT(Paths(), ElementsAre("config.json", "tokenizer.json", "tekken.json", "any.tiktoken",
+                                   "model.safetensors"));
   EXPECT_EQ(CheckpointFiles(folder_).value()[1].file->bytes(), "tokenizer.json");
 }
 

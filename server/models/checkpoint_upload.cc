@@ -18,7 +18,7 @@ namespace {
 
 using checkpoint::CheckpointFormat;
 
-constexpr absl::string_view kConfig = "config.json";
+constexpr absl::string_view kConfig = "config.json", kTekken = "tekken.json";
 // The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
 // clients/cpp/checkpoint_files.cc).
 constexpr absl::string_view kTexts[] = {kConfig,
@@ -26,6 +26,7 @@ constexpr absl::string_view kTexts[] = {kConfig,
                                         "model.safetensors.index.json",
                                         "tokenizer.json",
                                         "tokenizer.model",
+                                        kTekken,
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
                                         "added_tokens.json",
@@ -42,6 +43,11 @@ bool IsSafetensors(std::string_view path) {
   // Files named consolidated* repeat the others.
   return path.ends_with(".safetensors") && !path.starts_with("consolidated") &&
          path.find('/') == std::string_view::npos;
+}
+
+// Reports whether it is a list of a tokenizer's ranks, which has no name of its own.
+bool IsRanks(std::string_view path) {
+  return path.ends_with(".tiktoken") && path.find('/') == std::string_view::npos;
 }
 
 // Returns how many of a safetensors file's bytes its head has, as far as they are there: 8 bytes
@@ -108,13 +114,13 @@ absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const 
   }
   bool config = false, weights = false;
   for (const v1::UploadFile& file : header.files()) {
-    const bool text = absl::c_linear_search(kTexts, file.path());
+    const bool text = absl::c_linear_search(kTexts, file.path()) || IsRanks(file.path());
     config |= file.path() == kConfig;
     weights |= IsSafetensors(file.path());
     if (text || IsSafetensors(file.path())) continue;
     return Invalid("header.files: ", Quoted(file.path()),
                    " is no file of a checkpoint of format \"hf\"; those are *.safetensors (but not "
-                   "consolidated*), ",
+                   "consolidated*), *.tiktoken, ",
                    absl::StrJoin(kTexts, ", "));
   }
   if (!config) return Invalid("header.files: there is no config.json");
@@ -233,7 +239,8 @@ absl::StatusOr<int64_t> CheckpointUpload::HeadBytes(size_t file) const {
     head = head_bytes_;
   } else if (IsWeights(file)) {
     head = StatedHead(bytes);
-  } else if (files_.path(file).starts_with("tokenizer")) {
+  } else if (files_.path(file).starts_with("tokenizer") || files_.path(file) == kTekken ||
+             IsRanks(files_.path(file))) {
     head = 0;  // not read by the import
   }
   if (head <= options_.max_graph_bytes) return head;

@@ -14,10 +14,10 @@ from athanor.onnx_files import is_inside
 
 _CONFIG = "config.json"
 _INDEX = "model.safetensors.index.json"
-# The server takes these texts and *.safetensors, and refuses others by name
+# The server takes these texts, *.tiktoken and *.safetensors, and refuses others by name
 # (server/models/checkpoint_upload.cc).
 _TEXTS = (_CONFIG, "generation_config.json", "tokenizer.json", "tokenizer.model",
-          "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+          "tekken.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
           "chat_template.jinja")
 
 
@@ -62,6 +62,7 @@ def checkpoint_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
         files = {path.name: path}
     else:
         names = [name for name in _TEXTS if name == _CONFIG or (path / name).is_file()]
+        names += sorted(file.name for file in path.glob("*.tiktoken"))
         files = {name: path / name for name in names + _weights(path)}
     for name, file in files.items():
         with open(file, "rb"):  # an error raised while gRPC iterates would arrive as UNKNOWN

@@ -26,8 +26,8 @@ def _index(folder: pathlib.Path, *shards: object) -> None:
 
 def test_what_is_sent_of_a_folder(tmp_path: pathlib.Path) -> None:
     texts = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer.model",
-             "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-             "chat_template.jinja"]
+             "tekken.json", "any.tiktoken", "tokenizer_config.json", "special_tokens_map.json",
+             "added_tokens.json", "chat_template.jinja"]
     folder = _folder(tmp_path / "all", *texts, "model.safetensors", "pytorch_model.bin",
                      "consolidated.safetensors", "README.md", "other.safetensors")
     source = wire.read_source(folder, None)
