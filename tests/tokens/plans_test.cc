@@ -37,13 +37,14 @@ void ExpectPlanIsGolden(Checkpoint checkpoint, const std::string& name) {
 
 TEST(Plans, OfHuggingFacesFilesAreGolden) {
   for (const char* name : {"llama", "llama3", "mistral", "qwen2", "qwen2_window", "qwen3", "phi3",
-                           "gemma2", "gemma2_bf16", "gemma3"}) {
+                           "gemma2", "gemma2_bf16", "gemma3", "olmo2", "qwen3_moe"}) {
     ExpectPlanIsGolden(Checkpoint::Hf(name), name);
   }
 }
 
 TEST(Plans, OfGgufAreGolden) {
-  for (const char* name : {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3"}) {
+  for (const char* name :
+       {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "olmo2", "qwen3_moe"}) {
     ExpectPlanIsGolden(Checkpoint::Gguf(name), name);
   }
 }

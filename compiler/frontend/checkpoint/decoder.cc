@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -16,22 +17,30 @@ namespace {
 
 constexpr int64_t kMostBlock = 1 << 16;  // of PagedAttention
 
+bool HasEndNorms(const FamilyRow& family) { return family.sandwich || family.norms_behind; }
+
 // Returns the parts that layers of the decoder have.
 std::vector<Part> LayerParts(const FamilyRow& family) {
-  std::vector<Part> parts = {Part::kAttentionNorm, Part::kO, Part::kDown};
-  if (family.sandwich) {
-    parts.insert(parts.end(),
-                 {Part::kAttentionEndNorm, Part::kForwardStartNorm, Part::kForwardEndNorm});
-  } else {
-    parts.push_back(Part::kForwardNorm);
+  std::vector<Part> parts = {Part::kO};
+  const auto add = [&](std::initializer_list<Part> more) {
+    parts.insert(parts.end(), more.begin(), more.end());
+  };
+  if (!family.norms_behind) {
+    add({Part::kAttentionNorm, family.sandwich ? Part::kForwardStartNorm : Part::kForwardNorm});
   }
+  if (HasEndNorms(family)) add({Part::kAttentionEndNorm, Part::kForwardEndNorm});
   if (family.fused) {
-    parts.insert(parts.end(), {Part::kQkv, Part::kGateUp});
+    add({Part::kQkv, Part::kGateUp, Part::kDown});
   } else {
-    parts.insert(parts.end(), {Part::kQ, Part::kK, Part::kV, Part::kGate, Part::kUp});
+    add({Part::kQ, Part::kK, Part::kV});
+    if (family.experts) {
+      add({Part::kRouter, Part::kExpertGate, Part::kExpertUp, Part::kExpertDown});
+    } else {
+      add({Part::kGate, Part::kUp, Part::kDown});
+    }
   }
-  if (family.qkv_bias) parts.insert(parts.end(), {Part::kQBias, Part::kKBias, Part::kVBias});
-  if (family.qk_norm) parts.insert(parts.end(), {Part::kQNorm, Part::kKNorm});
+  if (family.qkv_bias) add({Part::kQBias, Part::kKBias, Part::kVBias});
+  if (family.qk_norm) add({Part::kQNorm, Part::kKNorm});
   return parts;
 }
 
@@ -59,8 +68,9 @@ std::vector<int64_t> ShapeOf(const DecoderSpec& spec, Part part) {
     case Part::kVBias:
       return {kv};
     case Part::kQNorm:
+      return {spec.family->qk_norm_whole ? q : spec.head};
     case Part::kKNorm:
-      return {spec.head};
+      return {spec.family->qk_norm_whole ? kv : spec.head};
     case Part::kO:
       return {spec.width, q};
     case Part::kGate:
@@ -72,8 +82,17 @@ std::vector<int64_t> ShapeOf(const DecoderSpec& spec, Part part) {
       return {q + 2 * kv, spec.width};
     case Part::kGateUp:
       return {2 * spec.hidden, spec.width};
+    case Part::kRouter:
+      return {spec.experts, spec.width};
+    case Part::kExpertGate:
+    case Part::kExpertUp:
+    case Part::kExpertDown:
+      break;
   }
-  return {};
+  std::vector<int64_t> shape = {spec.hidden, spec.width};
+  if (part == Part::kExpertDown) std::swap(shape[0], shape[1]);
+  if (!IsByExpert(spec.format, part)) shape.insert(shape.begin(), spec.experts);
+  return shape;
 }
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -191,8 +210,8 @@ class Builder {
     return Add(Op::kGather, {data, indices}, {{"axis", int64_t{0}}});
   }
 
-  const FileTensor& Stored(Part part, int64_t layer) const {
-    return tensors_.find(TensorName(spec_.format, part, layer))->second;
+  const FileTensor& Stored(Part part, int64_t layer, int64_t expert = 0) const {
+    return tensors_.find(TensorName(spec_.format, part, layer, expert))->second;
   }
   NodeId Parameter(const FileTensor& tensor) {
     if (!status_.ok()) return -1;
@@ -204,9 +223,16 @@ class Builder {
   NodeId Decoded(NodeId stored, const FileTensor& tensor) {
     return status_.ok() ? Keep(Decode(b_, graph_, stored, tensor.stored)) : -1;
   }
-  NodeId Weight(Part part, int64_t layer) {
-    const FileTensor& tensor = Stored(part, layer);
+  NodeId Weight(Part part, int64_t layer, int64_t expert = 0) {
+    const FileTensor& tensor = Stored(part, layer, expert);
     return Decoded(Parameter(tensor), tensor);
+  }
+  // Returns an expert's matrix by itself, where files have all in one tensor.
+  NodeId ExpertMatrix(Part part, int64_t layer, int64_t expert) {
+    const NodeId weight = Weight(part, layer, expert);
+    if (IsByExpert(spec_.format, part)) return weight;
+    const std::vector<int64_t> shape = ShapeOf(spec_, part);
+    return View(weight, {shape[1], shape[2]}, {Expr(expert), Expr::Axis(0), Expr::Axis(1)});
   }
   // Returns a matrix by itself, where it is some rows of another.
   NodeId Matrix(Part part, int64_t layer) {
@@ -283,6 +309,9 @@ class Builder {
   NodeId Project(NodeId x, int64_t layer, int64_t heads, Part weight, Part bias,
                  std::optional<Part> norm) {
     const bool turned = norm.has_value();
+    if (turned && spec_.family->qk_norm_whole) {
+      return Turned(WholeNormed(x, layer, heads, weight, *norm), layer, heads);
+    }
     NodeId y = Contract(paged_ ? "tk,hdk->thd" : "tk,hdk->htd", x,
                         Heads(Matrix(weight, layer), heads, turned, true));
     if (spec_.family->qkv_bias) {
@@ -292,6 +321,18 @@ class Builder {
     }
     if (!turned) return y;
     if (spec_.family->qk_norm) y = Norm(y, *norm, layer);
+    return Turned(y, layer, heads);
+  }
+
+  // Returns a projection whose rows are normalised over all heads, in the same form.
+  NodeId WholeNormed(NodeId x, int64_t layer, int64_t heads, Part weight, Part norm) {
+    const NodeId rows = Norm(Contract("tk,nk->tn", x, Matrix(weight, layer)), norm, layer);
+    const Expr first = Expr::Axis(0), second = Expr::Axis(1), d = Expr::Axis(2);
+    if (paged_) return View(rows, {t_, heads, spec_.head}, {first, second * spec_.head + d});
+    return View(rows, {heads, t_, spec_.head}, {second, first * spec_.head + d});
+  }
+
+  NodeId Turned(NodeId y, int64_t layer, int64_t heads) {
     const Angles& angles = spec_.windows[layer] > 0 ? local_ : angles_;
     if (!paged_) return Add(Op::kRotary, {y, angles.cos, angles.sin});
     return Add(Op::kRotary, {y, ByHead(angles.cos, heads), ByHead(angles.sin, heads)});
@@ -385,7 +426,7 @@ class Builder {
   }
 
   NodeId Attend(NodeId x, int64_t layer) {
-    x = Norm(x, Part::kAttentionNorm, layer);
+    if (!spec_.family->norms_behind) x = Norm(x, Part::kAttentionNorm, layer);
     const NodeId q = Project(x, layer, spec_.heads, Part::kQ, Part::kQBias, Part::kQNorm),
                  k = Project(x, layer, spec_.kv_heads, Part::kK, Part::kKBias, Part::kKNorm),
                  v = Project(x, layer, spec_.kv_heads, Part::kV, Part::kVBias, std::nullopt);
@@ -393,19 +434,72 @@ class Builder {
     const NodeId o = View(Weight(Part::kO, layer), {spec_.width, spec_.heads, spec_.head},
                           {Expr::Axis(0), Expr::Axis(1) * spec_.head + Expr::Axis(2)});
     const NodeId end = Contract(paged_ ? "thd,khd->tk" : "htd,khd->tk", y, o);
-    return spec_.family->sandwich ? Norm(end, Part::kAttentionEndNorm, layer) : end;
+    return HasEndNorms(*spec_.family) ? Norm(end, Part::kAttentionEndNorm, layer) : end;
   }
 
   NodeId Forward(NodeId x, int64_t layer) {
     const FamilyRow& family = *spec_.family;
-    x = Norm(x, family.sandwich ? Part::kForwardStartNorm : Part::kForwardNorm, layer);
-    const NodeId gate = Contract("tk,nk->tn", x, Matrix(Part::kGate, layer));
-    const NodeId up = Contract("tk,nk->tn", x, Matrix(Part::kUp, layer));
-    const NodeId gated = family.gelu
+    if (!family.norms_behind) {
+      x = Norm(x, family.sandwich ? Part::kForwardStartNorm : Part::kForwardNorm, layer);
+    }
+    const NodeId end = family.experts ? Experts(x, layer)
+                                      : Gated(x, Matrix(Part::kGate, layer),
+                                              Matrix(Part::kUp, layer), Weight(Part::kDown, layer));
+    return HasEndNorms(family) ? Norm(end, Part::kForwardEndNorm, layer) : end;
+  }
+
+  NodeId Gated(NodeId x, NodeId gate, NodeId up, NodeId down) {
+    gate = Contract("tk,nk->tn", x, gate);
+    up = Contract("tk,nk->tn", x, up);
+    const NodeId gated = spec_.family->gelu
                              ? Add(Op::kGelu, {gate}, {{"approximate", std::string("tanh")}})
                              : Add(Op::kSilu, {gate});
-    const NodeId end = Contract("tn,kn->tk", Op2(Op::kMul, gated, up), Weight(Part::kDown, layer));
-    return family.sandwich ? Norm(end, Part::kForwardEndNorm, layer) : end;
+    return Contract("tn,kn->tk", Op2(Op::kMul, gated, up), down);
+  }
+
+  // Returns the sum of each row's experts, by their weights. All experts compute all rows, and a
+  // row takes what its own gave: no weight of another, not even an infinite one, comes in.
+  NodeId Experts(NodeId x, int64_t layer) {
+    const Expr experts = spec_.experts;
+    const Shape rows = {t_, experts}, wide = {t_, spec_.width};
+    const NodeId likely =
+        Add(Op::kSoftmax, {Contract("tk,ek->te", x, Weight(Part::kRouter, layer))},
+            {{"axis", int64_t{1}}});
+    const NodeId hit = Hit(likely);
+    NodeId weights = Add(Op::kSelect, {hit, likely, Filled(0, rows)});
+    if (spec_.sums_to_one) {
+      const NodeId sum = Add(Op::kSumReduce, {weights}, {{"axes", std::vector<int64_t>{1}}});
+      weights = Op2(Op::kDiv, weights, View(sum, rows, {Expr::Axis(0)}));
+    }
+    NodeId all = -1;
+    for (int64_t e = 0; e < spec_.experts; ++e) {
+      const auto column = [&](NodeId of) { return View(of, wide, {Expr::Axis(0), Expr(e)}); };
+      const NodeId y =
+          Gated(x, ExpertMatrix(Part::kExpertGate, layer, e),
+                ExpertMatrix(Part::kExpertUp, layer, e), ExpertMatrix(Part::kExpertDown, layer, e));
+      const NodeId own =
+          Add(Op::kSelect, {column(hit), Op2(Op::kMul, y, column(weights)), Filled(0, wide)});
+      all = e == 0 ? own : Op2(Op::kAdd, all, own);
+    }
+    return all;
+  }
+
+  // Returns bool [T, experts]: whether the expert is one of the row's most likely ones; of equal
+  // ones the first.
+  NodeId Hit(NodeId likely) {
+    const Expr most = spec_.experts_of_row;
+    const Shape cells = {t_, Expr(spec_.experts), most};
+    const NodeId chosen =
+        Add(Op::kTopK, {likely}, {{"axis", int64_t{1}}, {"k", Shape{most}}, {"largest", true}});
+    const NodeId taken = View(chosen, cells, {Expr::Axis(0), Expr::Axis(2)});
+    const NodeId expert =
+        Add(Op::kIota, {}, {{"shape", cells}, {"axis", int64_t{1}}, {"dtype", DType::kI64}});
+    const NodeId other =
+        Op2(Op::kOr, Op2(Op::kLessThan, expert, taken), Op2(Op::kLessThan, taken, expert));
+    const NodeId counted =
+        Add(Op::kSumReduce, {Add(Op::kSelect, {other, Filled(0, cells), Filled(1, cells)})},
+            {{"axes", std::vector<int64_t>{2}}});
+    return Op2(Op::kLessThan, Filled(0, {t_, Expr(spec_.experts)}), counted);
   }
 
   const DecoderSpec& spec_;
@@ -438,14 +532,17 @@ void Refuse(std::string_view tensor, std::string reason, std::vector<ImportRefus
 void MatchTensors(const DecoderSpec& spec, const Tensors& tensors,
                   std::vector<ImportRefusal>* refusals) {
   std::map<std::string, std::vector<int64_t>> wanted;
-  const auto want = [&](Part part, int64_t layer) {
-    wanted.emplace(TensorName(spec.format, part, layer), ShapeOf(spec, part));
+  const auto want = [&](Part part, int64_t layer, int64_t expert = 0) {
+    wanted.emplace(TensorName(spec.format, part, layer, expert), ShapeOf(spec, part));
   };
   want(Part::kEmbedding, 0);
   want(Part::kFinalNorm, 0);
   if (!spec.tied) want(Part::kLogits, 0);
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    for (Part part : LayerParts(*spec.family)) want(part, layer);
+    for (Part part : LayerParts(*spec.family)) {
+      const int64_t each = IsByExpert(spec.format, part) ? spec.experts : 1;
+      for (int64_t expert = 0; expert < each; ++expert) want(part, layer, expert);
+    }
   }
   for (const auto& [name, shape] : wanted) {
     const auto it = tensors.find(name);

@@ -67,6 +67,19 @@ constexpr FamilyRow kFamilies[] = {
      .wide_layers = 62,
      .two_ropes = true,
      .theta = 1e6},
+    {.name = "olmo2",
+     .architecture = "Olmo2ForCausalLM",
+     .gguf = "olmo2",
+     .epsilon = 1e-5,
+     .qk_norm = true,
+     .qk_norm_whole = true,
+     .norms_behind = true},
+    {.name = "qwen3_moe",
+     .architecture = "Qwen3MoeForCausalLM",
+     .gguf = "qwen3moe",
+     .qk_norm = true,
+     .says_kv_heads = true,
+     .experts = true},
 };
 
 // In the order of Field.
@@ -89,6 +102,9 @@ constexpr FieldRow kFields[] = {
     {"sliding_window_pattern", "attention.sliding_window_pattern"},
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"},
+    {"num_experts", "expert_count"},
+    {"num_experts_per_tok", "expert_used_count"},
+    {"moe_intermediate_size", "expert_feed_forward_length"},
 };
 
 // A key that changes no number at these values, separated by '|'; "": at any. A name that ends in
@@ -104,6 +120,13 @@ constexpr InertRow kInert[] = {
     {kHf, "hidden_act", "gelu_pytorch_tanh", "gemma"},
     {kHf, "hidden_activation", "gelu_pytorch_tanh", "gemma"},
     {kHf, "use_bidirectional_attention", "false", "gemma"},
+    {kHf, "decoder_sparse_step", "1", "qwen3_moe"},
+    {kHf, "intermediate_size", "", "qwen3_moe"},  // of layers without experts
+    {kHf, "mlp_only_layers", "[]", "qwen3_moe"},
+    {kHf, "output_router_logits", "", "qwen3_moe"},
+    {kHf, "router_aux_loss_coef", "", "qwen3_moe"},
+    {kHf, "sliding_window", "", "qwen3_moe"},  // none is used
+    {kHf, "use_sliding_window", "false", "qwen3_moe"},
     {kHf, "_name_or_path", ""},
     {kHf, "_attn_implementation*", ""},
     {kHf, "add_cross_attention", "false"},
@@ -141,6 +164,7 @@ constexpr InertRow kInert[] = {
     {kHf, "use_bfloat16", ""},
     {kHf, "use_cache", ""},
     {kHf, "use_mrope", "false"},
+    {kGguf, "$.feed_forward_length", "", "qwen3_moe"},
     {kGguf, "$.expert_count", "0"},
     {kGguf, "$.expert_used_count", "0"},
     {kGguf, "$.rope.scaling.original_context_length", ""},
@@ -152,7 +176,7 @@ constexpr InertRow kInert[] = {
     {kGguf, "tokenizer.*", ""},
 };
 
-// In the order of Part.
+// In the order of Part; '*' stands for the expert.
 struct PartRow {
   std::string_view hf, gguf;
 };
@@ -179,10 +203,19 @@ constexpr PartRow kParts[] = {
     {"post_attention_layernorm.weight", "post_attention_norm.weight"},
     {"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
     {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
+    {"mlp.gate.weight", "ffn_gate_inp.weight"},
+    {"mlp.experts.*.gate_proj.weight", "ffn_gate_exps.weight"},
+    {"mlp.experts.*.up_proj.weight", "ffn_up_exps.weight"},
+    {"mlp.experts.*.down_proj.weight", "ffn_down_exps.weight"},
 };
 
 std::string_view NameIn(CheckpointFormat format, const FamilyRow& family) {
   return format == kHf ? family.name : family.gguf;
+}
+
+std::string_view NameIn(CheckpointFormat format, Part part) {
+  const PartRow& row = kParts[static_cast<int>(part)];
+  return format == kHf ? row.hf : row.gguf;
 }
 
 const InertRow* FindInert(CheckpointFormat format, const FamilyRow& family, std::string_view key) {
@@ -235,11 +268,15 @@ std::optional<std::vector<std::string_view>> InertValues(CheckpointFormat format
   return values;
 }
 
-std::string TensorName(CheckpointFormat format, Part part, int64_t layer) {
-  const PartRow& row = kParts[static_cast<int>(part)];
-  const std::string_view name = format == kHf ? row.hf : row.gguf;
-  if (part < Part::kAttentionNorm) return std::string(name);
+std::string TensorName(CheckpointFormat format, Part part, int64_t layer, int64_t expert) {
+  std::string name(NameIn(format, part));
+  if (part < Part::kAttentionNorm) return name;
+  if (IsByExpert(format, part)) name.replace(name.find('*'), 1, Cat(expert));
   return Cat(format == kHf ? "model.layers." : "blk.", layer, ".", name);
+}
+
+bool IsByExpert(CheckpointFormat format, Part part) {
+  return NameIn(format, part).find('*') != std::string_view::npos;
 }
 
 bool IsInertTensor(CheckpointFormat format, std::string_view name) {

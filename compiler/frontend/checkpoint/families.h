@@ -35,16 +35,19 @@ struct FamilyRow {
   int64_t period = 0;  // of kInTurns
   // GGUF's rows of Q and K alternate between the halves of a head, for a rope over neighbours.
   bool permuted = false;
-  bool qkv_bias = false;  // Q, K and V have a bias
-  bool qk_norm = false;   // heads of Q and K are normalised
-  bool fused = false;     // rows of Q, K, V are one matrix, and those of gate and up
+  bool qkv_bias = false;       // Q, K and V have a bias
+  bool qk_norm = false;        // heads of Q and K are normalised
+  bool qk_norm_whole = false;  // with `qk_norm`: all heads of a row at once
+  bool fused = false;          // rows of Q, K, V are one matrix, and those of gate and up
   // config.json must have num_key_value_heads, head_dim: the class has a number of its own where
   // one is missing.
   bool says_kv_heads = false, says_head = false;
-  bool tied = false;              // where config.json has no tie_word_embeddings
-  bool sandwich = false;          // norms behind attention and the feed-forward part too
-  bool norm_offset = false;       // Hugging Face's weights of norms are added to 1; GGUF's are sums
-  bool gelu = false;              // gates by Gelu's form with tanh; otherwise by Silu
+  bool tied = false;          // where config.json has no tie_word_embeddings
+  bool sandwich = false;      // norms behind attention and the feed-forward part too
+  bool norms_behind = false;  // norms there only
+  bool experts = false;       // the feed-forward part is of experts, of which each row has a few
+  bool norm_offset = false;   // Hugging Face's weights of norms are added to 1; GGUF's are sums
+  bool gelu = false;          // gates by Gelu's form with tanh; otherwise by Silu
   bool scaled_embedding = false;  // a token's row is multiplied by sqrt(width)
   bool query_scalar = false;      // scores are divided by the root of a number of config.json
   // GGUF has no key for that number: it is width / heads with so many layers, else a head's size.
@@ -76,6 +79,9 @@ enum class Field : uint8_t {
   kPeriod,
   kScoreCap,
   kLogitCap,
+  kExperts,  // with `experts`; files may say num_local_experts too
+  kExpertsOfRow,
+  kExpertHidden,
 };
 // Returns the field's key: "num_hidden_layers", "llama.block_count".
 std::string KeyOf(CheckpointFormat format, const FamilyRow& family, Field field);
@@ -110,8 +116,14 @@ enum class Part : uint8_t {
   kAttentionEndNorm,
   kForwardStartNorm,  // kForwardNorm of families with `sandwich`
   kForwardEndNorm,
+  kRouter,
+  kExpertGate,  // of one expert in Hugging Face's files, of all in GGUF's
+  kExpertUp,
+  kExpertDown,
 };
-std::string TensorName(CheckpointFormat format, Part part, int64_t layer);
+std::string TensorName(CheckpointFormat format, Part part, int64_t layer, int64_t expert = 0);
+// Reports whether each expert has such a tensor of its own.
+bool IsByExpert(CheckpointFormat format, Part part);
 // Reports whether files may hold the tensor though no decoder reads it: what can be computed.
 bool IsInertTensor(CheckpointFormat format, std::string_view name);
 

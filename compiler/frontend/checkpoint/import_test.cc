@@ -17,6 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kOne = "model.safetensors";  // llama3's only file of weights
@@ -71,7 +72,8 @@ TEST(ImportCheckpoint, SaysWhatItImported) {
 
 // Files of GGUF and of Hugging Face differ in how they store the weights, and in nothing behind.
 TEST(ImportCheckpoint, FormatsHaveTheSameInterface) {
-  for (const char* name : {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3"}) {
+  for (const char* name :
+       {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "olmo2"}) {
     const ImportedDecoder hf = Checkpoint::Hf(name).Import().value();
     const ImportedDecoder gguf = Checkpoint::Gguf(name).Import().value();
     EXPECT_EQ(hf.graph.dims, gguf.graph.dims);
@@ -298,6 +300,51 @@ TEST(ImportCheckpoint, TensorsFitTheSpec) {
                   .Import()
                   .ok());
   EXPECT_THAT(WithTensors([](Shard& shard) { shard.tensors.clear(); }).Refused(), SizeIs(20));
+}
+
+// Of an expert without finite weights come NaN for rows whose expert it is, and nothing for others.
+TEST(ImportCheckpoint, RowsTakeOnlyTheirExperts) {
+  constexpr const char* kShard = "model.safetensors";
+  const Checkpoint whole = Checkpoint::Hf("qwen3_moe");
+  const auto logits = [](Checkpoint checkpoint) {
+    const absl::StatusOr<ImportedDecoder> decoder = checkpoint.Import();
+    EXPECT_TRUE(decoder.ok()) << decoder.status();
+    return decoder.ok() ? Logits(checkpoint, *decoder, {7}, {0})[0] : std::vector<float>();
+  };
+  const std::vector<float> right = logits(whole);
+  for (const char* part : {"gate", "up", "down"}) {
+    int own = 0;
+    for (int expert = 0; expert < 6; ++expert) {
+      Shard shard = Shard::Read(whole.files.at(kShard));
+      std::string& bytes = shard.tensors
+                               .at("model.layers.1.mlp.experts." + std::to_string(expert) + "." +
+                                   part + "_proj.weight")
+                               .bytes;
+      for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = i % 2 == 0 ? '\xC0' : '\x7F';  // NaN
+      Checkpoint changed = whole;
+      changed.files[kShard] = shard.Write();
+      const std::vector<float> found = logits(std::move(changed));
+      if (std::isnan(found[0])) {
+        ++own;
+      } else {
+        EXPECT_EQ(found, right) << expert;
+      }
+    }
+    EXPECT_EQ(own, 2) << part;
+  }
+}
+
+TEST(ImportCheckpoint, EachExpertHasItsTensors) {
+  constexpr const char* kShard = "model.safetensors";
+  Checkpoint checkpoint = Checkpoint::Hf("qwen3_moe");
+  Shard shard = Shard::Read(checkpoint.files.at(kShard));
+  const std::string up = "model.layers.0.mlp.experts.5.up_proj.weight";
+  shard.tensors["model.layers.0.mlp.experts.6.up_proj.weight"] = shard.tensors.at(up);
+  shard.tensors.erase(up);
+  checkpoint.files[kShard] = shard.Write();
+  EXPECT_THAT(checkpoint.Refused(),
+              UnorderedElementsAre(HasSubstr(up + ": is missing; its shape would be [32, 32]"),
+                                   HasSubstr("experts.6.up_proj.weight: is no tensor of family")));
 }
 
 TEST(ImportCheckpoint, VocabularyIsTheEmbeddingsRows) {

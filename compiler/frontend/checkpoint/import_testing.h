@@ -57,7 +57,9 @@ inline std::vector<TinyCase> TinyCases() {
           {"phi3", CheckpointFormat::kHf},        {"phi3", CheckpointFormat::kGguf},
           {"gemma2", CheckpointFormat::kHf},      {"gemma2", CheckpointFormat::kGguf},
           {"gemma2_bf16", CheckpointFormat::kHf}, {"gemma3", CheckpointFormat::kHf},
-          {"gemma3", CheckpointFormat::kGguf}};
+          {"gemma3", CheckpointFormat::kGguf},    {"olmo2", CheckpointFormat::kHf},
+          {"olmo2", CheckpointFormat::kGguf},     {"qwen3_moe", CheckpointFormat::kHf},
+          {"qwen3_moe", CheckpointFormat::kGguf}, {"qwen3_moe_sums", CheckpointFormat::kHf}};
 }
 inline std::string NameOf(const testing::TestParamInfo<TinyCase>& info) {
   return info.param.name + (info.param.format == CheckpointFormat::kHf ? "Hf" : "Gguf");

@@ -17,6 +17,7 @@ namespace {
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr absl::StatusCode kUnimplemented = absl::StatusCode::kUnimplemented;
 constexpr int64_t kMostLayers = 1000;
+constexpr int64_t kMostExperts = 1024;
 constexpr double kMostNumber = 1e12;
 constexpr std::string_view kFull = "full_attention", kSliding = "sliding_attention";
 
@@ -119,7 +120,11 @@ class SpecReader {
     const size_t before = refusals_.size();
     spec_.layers = Size(Field::kLayers, std::nullopt, kMostLayers);
     spec_.width = Size(Field::kWidth);
-    spec_.hidden = Size(Field::kHidden);
+    if (spec_.family->experts) {
+      ReadExperts();
+    } else {
+      spec_.hidden = Size(Field::kHidden);
+    }
     spec_.heads = Size(Field::kHeads);
     const FamilyRow& family = *spec_.family;
     spec_.kv_heads =
@@ -137,7 +142,21 @@ class SpecReader {
     if (!hf_) ReadSameSizes(read);
   }
 
+  void ReadExperts() {
+    constexpr std::string_view kLocal = "num_local_experts";  // as transformers 5 writes it
+    spec_.hidden = Size(Field::kExpertHidden);
+    spec_.experts = hf_ && read_.Has(kLocal) ? read_.Integer(kLocal, 1, kMostExperts)
+                                             : Size(Field::kExperts, std::nullopt, kMostExperts);
+    spec_.experts_of_row = Size(Field::kExpertsOfRow, std::nullopt, kMostExperts);
+    // llama.cpp divides whatever the file says.
+    spec_.sums_to_one = !hf_ || read_.Flag("norm_topk_prob", false);
+  }
+
   void CheckSizes() {
+    if (spec_.experts_of_row > spec_.experts) {
+      read_.Refuse(kInvalid, Key(Field::kExpertsOfRow),
+                   Cat("is ", spec_.experts_of_row, ", of ", spec_.experts, " experts"));
+    }
     const std::string key = Key(Field::kHead);
     if (spec_.heads % spec_.kv_heads != 0) {
       read_.Refuse(kInvalid, Key(Field::kKvHeads),

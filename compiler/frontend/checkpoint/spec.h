@@ -28,8 +28,10 @@ struct DecoderSpec {
   const FamilyRow* family = nullptr;  // of the table, which lives as long as the program
   CheckpointFormat format = CheckpointFormat::kHf;
   int64_t layers = 0;
-  int64_t width = 0;   // of a token's row between layers
-  int64_t hidden = 0;  // inside the feed-forward part
+  int64_t width = 0;                        // of a token's row between layers
+  int64_t hidden = 0;                       // inside the feed-forward part, or an expert
+  int64_t experts = 0, experts_of_row = 0;  // 0: a single feed-forward part
+  bool sums_to_one = false;                 // weights of a row's experts are divided by their sum
   int64_t heads = 0, kv_heads = 0;
   int64_t head = 0;  // size of a head
   int64_t vocabulary = 0;

@@ -394,6 +394,75 @@ TEST(SpecOf, RefusesGemma3ByKey) {
   EXPECT_THAT(Hf(config).texts(), testing::Contains(HasSubstr("rope_scaling.rope_type: is")));
 }
 
+json MoeConfig() {
+  json config = Config("qwen3_moe");
+  config["moe_intermediate_size"] = 24;
+  config["num_experts"] = 8;
+  config["num_experts_per_tok"] = 2;
+  return config;
+}
+
+TEST(SpecOf, ReadsExperts) {
+  json config = MoeConfig();
+  const Outcome read = Hf(config);
+  ASSERT_TRUE(read.spec) << testing::PrintToString(read.texts());
+  EXPECT_EQ(read.spec->hidden, 24);
+  EXPECT_EQ(read.spec->experts, 8);
+  EXPECT_EQ(read.spec->experts_of_row, 2);
+  EXPECT_EQ(read.spec->head, 16);
+  EXPECT_FALSE(read.spec->sums_to_one);
+  config["norm_topk_prob"] = true;
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = json::array();
+  config["sliding_window"] = 4096;
+  config["use_sliding_window"] = false;
+  config["num_local_experts"] = config["num_experts"];
+  config.erase("num_experts");
+  EXPECT_TRUE(Hf(config).spec->sums_to_one);
+  EXPECT_EQ(Hf(config).spec->experts, 8);
+  Keys keys = KeysOfArchitecture("qwen3moe");
+  keys["qwen3moe.expert_count"] = int64_t{8};
+  keys["qwen3moe.expert_used_count"] = int64_t{8};
+  keys["qwen3moe.expert_feed_forward_length"] = int64_t{24};
+  const Outcome gguf = Read(CheckpointFormat::kGguf, keys);
+  ASSERT_TRUE(gguf.spec) << testing::PrintToString(gguf.texts());
+  EXPECT_EQ(gguf.spec->hidden, 24);
+  EXPECT_EQ(gguf.spec->experts_of_row, 8);
+  EXPECT_TRUE(gguf.spec->sums_to_one);
+}
+
+TEST(SpecOf, RefusesExpertsByKey) {
+  const auto texts = [](const char* key, const json& value) {
+    json config = MoeConfig();
+    config[key] = value;
+    return Hf(config).texts();
+  };
+  EXPECT_THAT(texts("decoder_sparse_step", 2), ElementsAre(HasSubstr("decoder_sparse_step: is")));
+  EXPECT_THAT(texts("mlp_only_layers", {1}), ElementsAre(HasSubstr("mlp_only_layers: is")));
+  EXPECT_THAT(texts("use_sliding_window", true), ElementsAre(HasSubstr("use_sliding_window: is")));
+  EXPECT_THAT(texts("num_experts_per_tok", 9),
+              ElementsAre(HasSubstr("num_experts_per_tok: is 9, of 8 experts")));
+  EXPECT_THAT(texts("num_experts_per_tok", 0), ElementsAre(HasSubstr("num_experts_per_tok")));
+  EXPECT_THAT(texts("num_experts", 2000), ElementsAre(HasSubstr("num_experts")));
+  EXPECT_THAT(texts("num_local_experts", 8), ElementsAre(HasSubstr("num_experts: is not")));
+  EXPECT_THAT(texts("shared_expert_intermediate_size", 8), ElementsAre(HasSubstr("shared_expert")));
+}
+
+TEST(SpecOf, ReadsOlmo2) {
+  json config = Config("olmo2");
+  config.erase("rms_norm_eps");
+  config.erase("num_key_value_heads");
+  const Outcome read = Hf(config);
+  ASSERT_TRUE(read.spec) << testing::PrintToString(read.texts());
+  EXPECT_EQ(read.spec->epsilon, 1e-5);
+  EXPECT_EQ(read.spec->kv_heads, 4);
+  Keys keys = KeysOfArchitecture("olmo2");
+  EXPECT_TRUE(Read(CheckpointFormat::kGguf, keys).spec);
+  keys["olmo2.attention.sliding_window"] = int64_t{4096};  // of OLMo 3
+  EXPECT_THAT(Read(CheckpointFormat::kGguf, keys).texts(),
+              ElementsAre(HasSubstr("sliding_window: is not supported")));
+}
+
 TEST(SpecOf, HeadsAreSaidWhereTheClassHasItsOwn) {
   for (const char* family : {"mistral", "qwen2", "qwen3"}) {
     json config = Config(family);

@@ -17,6 +17,7 @@ import json
 import pathlib
 import shutil
 import sys
+from collections.abc import Iterator
 
 import gguf
 import numpy as np
@@ -38,15 +39,20 @@ GEMMA3 = {"hidden_size": 16, "num_hidden_layers": 7, "query_pre_attn_scalar": 16
           "rope_parameters": {
               "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
               "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}
+MOE = {"head_dim": 16, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 NAMES = {  # of GGUF by those of Hugging Face
     "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down", "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+    "mlp.down_proj": "ffn_down", "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
+    "mlp.gate": "ffn_gate_inp", "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps"}
 GEMMA_NAMES = {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"}
+OLMO2_NAMES = {"post_attention_layernorm": "post_attention_norm",
                "post_feedforward_layernorm": "post_ffw_norm"}
 
 
@@ -79,6 +85,10 @@ CASES = {
         "query_pre_attn_scalar": 6, "tie_word_embeddings": False,
         "layer_types": ["full_attention", "sliding_attention"]}),
     "gemma3": Case("Gemma3", GEMMA | GEMMA3, "gemma3"),
+    "olmo2": Case("Olmo2", {"pad_token_id": 0}, "olmo2"),
+    "qwen3_moe": Case("Qwen3Moe", MOE | {"norm_topk_prob": True}, "qwen3moe"),
+    # GGUF cannot say this.
+    "qwen3_moe_sums": Case("Qwen3Moe", MOE, dtype=torch.float16),
 }
 
 
@@ -99,11 +109,25 @@ def weights(model: torch.nn.Module, seed: int) -> None:
 def gguf_name(name: str, arch: str) -> str:
     """`model.layers.0.self_attn.q_proj.weight` -> `blk.0.attn_q.weight`."""
     names = NAMES | (GEMMA_NAMES if arch.startswith("gemma") else {})
+    names |= OLMO2_NAMES if arch == "olmo2" else {}
     stem, kind = name.rsplit(".", 1)
     if not stem.startswith("model.layers."):
         return f"{names[stem]}.{kind}"
     layer, rest = stem.removeprefix("model.layers.").split(".", 1)
     return f"blk.{layer}.{names[rest]}.{kind}"
+
+
+def arrays(model: torch.nn.Module) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the model's tensors; its experts' gates and ups apart, each with ".weight" behind."""
+    for name, tensor in model.state_dict().items():
+        if name.endswith("experts.gate_up_proj"):
+            gate, up = np.split(tensor.numpy(), 2, axis=1)
+            yield name.replace("gate_up_proj", "gate_proj.weight"), gate
+            yield name.replace("gate_up_proj", "up_proj.weight"), up
+        elif name.endswith("experts.down_proj"):
+            yield f"{name}.weight", tensor.numpy()
+        else:
+            yield name, tensor.numpy()
 
 
 def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
@@ -132,6 +156,10 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if arch == "qwen3moe":
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if head * heads != config.hidden_size:
         writer.add_key_length(head)
         writer.add_value_length(head)
@@ -143,10 +171,9 @@ def write_gguf(path: pathlib.Path, model: torch.nn.Module, arch: str) -> None:
         plain = 10000.0 ** -(torch.arange(0, head, 2).float() / head)
         factors = plain / model.model.rotary_emb.inv_freq
         writer.add_tensor("rope_freqs.weight", factors.numpy().astype(np.float32))
-    for name, tensor in model.state_dict().items():
+    for name, array in arrays(model):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        array = tensor.numpy()
         if arch == "llama" and ("q_proj" in name or "k_proj" in name):
             rows = heads if "q_proj" in name else kv_heads
             array = array.reshape(rows, 2, head // 2, -1).swapaxes(1, 2).reshape(array.shape)
