@@ -105,7 +105,6 @@ def test_streams_are_the_whole_answer(tiny: openai.OpenAI) -> None:
     assert chunks[0].choices[0].delta.role == "assistant"
     assert "".join(choice.delta.content or "" for chunk in chunks
                    for choice in chunk.choices) == TEXT
-    assert len(chunks) > 4, "it comes in pieces"
     assert chunks[-1].choices == []
     assert chunks[-1].usage.completion_tokens == 64
     assert all(chunk.usage is None for chunk in chunks[:-1])
