@@ -42,7 +42,7 @@ class PlainStream final : public ClientStream {
   void Write(const std::vector<asio::const_buffer>& pieces, Done done) override {
     asio::async_write(socket_, pieces, std::move(done));
   }
-  void EndWriting() override {
+  void EndWriting(std::shared_ptr<void>) override {
     Error ignored;
     socket_.shutdown(asio::socket_base::shutdown_send, ignored);
   }
@@ -68,9 +68,9 @@ class TlsStream final : public ClientStream {
   void Write(const std::vector<asio::const_buffer>& pieces, Done done) override {
     asio::async_write(stream_, pieces, std::move(done));
   }
-  void EndWriting() override {
-    // Ends once the client has answered or the socket is closed.
-    stream_.async_shutdown([](const Error&) {});
+  void EndWriting(std::shared_ptr<void> owner) override {
+    // Ends once the client has ended its side too.
+    stream_.async_shutdown([owner = std::move(owner)](const Error&) {});
   }
   void Close(bool reset) override { CloseSocket(stream_.next_layer(), reset); }
 

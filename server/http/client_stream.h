@@ -37,8 +37,9 @@ class ClientStream {
   virtual void Read(const boost::asio::mutable_buffer& buffer, Done done) = 0;
   // Writes all. The bytes must stay where they are until then.
   virtual void Write(const std::vector<boost::asio::const_buffer>& pieces, Done done) = 0;
-  // Tells the client that nothing more will come; it may go on sending.
-  virtual void EndWriting() = 0;
+  // Tells the client that nothing more will come; it may go on sending. Keeps `owner`, who owns the
+  // stream, until that is done or the socket is closed.
+  virtual void EndWriting(std::shared_ptr<void> owner) = 0;
   // Closes the socket, which ends what is open. `reset`: the client sees an error, not an end.
   virtual void Close(bool reset) = 0;
 };

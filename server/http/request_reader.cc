@@ -89,6 +89,7 @@ RequestReader::RequestReader(const HeaderLimits& limits)
 RequestReader::~RequestReader() = default;
 
 void RequestReader::Feed(absl::string_view bytes) {
+  if (bytes.empty()) return;
   const asio::mutable_buffer room = parser_->buffer.prepare(bytes.size());
   std::memcpy(room.data(), bytes.data(), bytes.size());
   parser_->buffer.commit(bytes.size());

@@ -341,6 +341,10 @@ void Session::OnWhole() {
   asked_->request().body = std::move(reader_.body());
   phase_ = Phase::kAnswer;
   Until(Clock::time_point::max());
+  if (!reading_) {
+    read_.resize(kSmallRead);
+    read_.shrink_to_fit();
+  }
   Read();
   route_->handler(std::move(asked_));
 }
@@ -415,10 +419,6 @@ void Session::Finish() {
   exchange_.reset();
   if (framing_.closes || ended_) return BeginLinger();
   reader_.Next();
-  if (!reading_) {
-    read_.resize(kSmallRead);
-    read_.shrink_to_fit();
-  }
   phase_ = Phase::kIdle;
   Within(setup_.limits.idle);
   Parse();
@@ -430,7 +430,7 @@ void Session::BeginLinger() {
   if (ended_) return Drop();
   phase_ = Phase::kLinger;
   Within(setup_.limits.linger);
-  stream_->EndWriting();
+  stream_->EndWriting(shared_from_this());
   Read();
 }
 
