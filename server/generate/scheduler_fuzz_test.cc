@@ -216,7 +216,9 @@ class Fuzz {
   Step OneStep() {
     if (lossy_) Lose();
     CheckOwed();
+    const int64_t preemptions = counts().preemptions;
     Step step = scheduler_.Next(now_, times_);
+    preempted_ = counts().preemptions - preemptions;
     TakeEnded();
     CheckShape(step);
     if (hostile_ && !draining_ && Below(3) == 0) Disturb();  // while the step runs
@@ -280,10 +282,11 @@ class Fuzz {
     CheckCompany(step, next);
   }
 
-  // Reports whether the client has more than its share of the places.
+  // Reports whether the client has more than its share of the places, or had until somebody was
+  // preempted for the step's blocks.
   bool IsAbove(const std::string& client) {
     std::set<std::string> working;
-    int64_t places = 0;
+    int64_t places = preempted_;
     for (const auto& [id, asked] : asked_) {
       if (asked.ended || asked.paused.has_value()) continue;
       working.insert(asked.request.client);
@@ -437,6 +440,7 @@ class Fuzz {
   SequenceId next_id_ = 0;
   std::map<SequenceId, Asked> asked_;
   std::set<SequenceId> again_;  // of failed steps that have yet to come again
+  int64_t preempted_ = 0;       // ahead of the last step
   int64_t finished_ = 0;
 };
 
