@@ -53,14 +53,19 @@ class FairOrder {
 
   // Number of clients that want rows.
   int64_t working() const { return working_; }
-  // The number of places that each of them may have; at least 1.
-  int64_t share() const { return std::max<int64_t>(1, places_ / std::max<int64_t>(1, working_)); }
-  bool IsAbove(const Client& client) const { return client.places > share(); }
-  bool IsBelow(const Client& client) const { return client.places < share(); }
+  // Reports whether the client has more places than its equal part of them, rounded up.
+  bool IsAbove(const Client& client) const {
+    return client.places > (places_ + clients_of_share() - 1) / clients_of_share();
+  }
+  // Reports whether it has fewer than its equal part, rounded down, or none.
+  bool IsBelow(const Client& client) const {
+    return client.places < std::max<int64_t>(1, places_ / clients_of_share());
+  }
 
   int64_t clients() const { return static_cast<int64_t>(clients_.size()); }  // also remembered ones
 
  private:
+  int64_t clients_of_share() const { return std::max<int64_t>(1, working_); }
   // Forgets clients without sequences whose time has come.
   void Sweep();
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -26,31 +27,36 @@ void Charge(FairOrder* order, Client* client, int64_t rows) {
   order->Charge(std::vector<Client*>(rows, client));
 }
 
+// Numbers of places from which on a client is not below its share, and with which it is above.
+using Share = std::pair<int64_t, int64_t>;
+Share ShareOf(const FairOrder& order) {
+  Client client;
+  while (order.IsBelow(client)) ++client.places;
+  const int64_t least = client.places;
+  while (!order.IsAbove(client)) ++client.places;
+  return {least, client.places};
+}
+
 TEST(FairOrderTest, SharesPlacesAmongThoseThatWantRows) {
   FairOrder order(64);
-  EXPECT_EQ(order.share(), 64);
-  Client* ann = Come(&order, "ann");
-  EXPECT_EQ(order.share(), 64);
+  EXPECT_EQ(ShareOf(order), Share(64, 65));
+  Come(&order, "ann");
+  EXPECT_EQ(ShareOf(order), Share(64, 65));
   Client* bob = Come(&order, "bob");
   EXPECT_EQ(Come(&order, "bob"), bob) << "a second sequence of it";
-  EXPECT_EQ(order.share(), 32);
-  ann->places = 33;
-  bob->places = 31;
-  EXPECT_TRUE(order.IsAbove(*ann));
-  EXPECT_FALSE(order.IsBelow(*ann));
-  EXPECT_TRUE(order.IsBelow(*bob));
-  ann->places = bob->places = 32;
-  EXPECT_FALSE(order.IsAbove(*ann) || order.IsBelow(*ann));
+  EXPECT_EQ(ShareOf(order), Share(32, 33));
+  Come(&order, "cleo");
+  EXPECT_EQ(ShareOf(order), Share(21, 23)) << "one place is left over";
   order.Rest(bob);
-  EXPECT_EQ(order.share(), 32) << "its other sequence wants rows";
+  EXPECT_EQ(ShareOf(order), Share(21, 23)) << "its other sequence wants rows";
   order.Rest(bob);
-  EXPECT_EQ(order.share(), 64);
+  EXPECT_EQ(ShareOf(order), Share(32, 33));
 }
 
 TEST(FairOrderTest, EachHasAPlaceAmongMoreClientsThanPlaces) {
   FairOrder order(2);
   for (int i = 0; i < 5; ++i) Come(&order, std::to_string(i));
-  EXPECT_EQ(order.share(), 1);
+  EXPECT_EQ(ShareOf(order), Share(1, 2));
 }
 
 TEST(FairOrderTest, NobodySavesUpTurns) {

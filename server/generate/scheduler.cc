@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -225,9 +227,18 @@ void Scheduler::TakeTurns(const StepTimes& times, Ready* ready) const {
   };
   std::sort(decoding.begin(), decoding.end(),
             [&](const Sequence* a, const Sequence* b) { return turn(a) < turn(b); });
-  const int64_t taking = std::count_if(decoding.begin(), decoding.end(), above);
-  const int64_t others = static_cast<int64_t>(decoding.size()) - taking;
-  decoding.resize(others + std::min(taking, std::max<int64_t>(1, rows - others)));
+  const auto first = std::find_if(decoding.begin(), decoding.end(), above);
+  const int64_t others = first - decoding.begin();
+  // A client above its share keeps as many rows as any other has.
+  absl::flat_hash_map<const FairOrder::Client*, int64_t> rows_of;
+  int64_t most = 1;
+  for (auto it = decoding.begin(); it != first; ++it) {
+    most = std::max(most, ++rows_of[(*it)->client]);
+  }
+  absl::flat_hash_set<const FairOrder::Client*> taking;
+  for (auto it = first; it != decoding.end(); ++it) taking.insert((*it)->client);
+  const int64_t turns = std::max(most * static_cast<int64_t>(taking.size()), rows - others);
+  decoding.resize(std::min(static_cast<int64_t>(decoding.size()), others + turns));
 }
 
 Step Scheduler::Fresh(const StepTimes& times) {

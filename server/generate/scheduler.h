@@ -27,8 +27,8 @@
 //
 // A client that has more than its share of the places, and none else, gives way to others: in each
 // step one sequence of it is preempted for a waiting one of a client that has less than its share;
-// it has no rows while a prompt of such a client is computed; and where the rows of several clients
-// that decode take longer than the target, those of it take turns.
+// it has no rows while a prompt of such a client is computed that has had fewer tokens; and where
+// the rows of several clients that decode take longer than the target, those of it take turns.
 //
 // A step that failed comes again from Next by halves of its sequences, until the guilty one is
 // alone and ends with the error: writing keys and values again changes nothing.

@@ -293,7 +293,8 @@ class Fuzz {
       if (asked.request.client == client && scheduler_.Find(id)->running) ++places;
     }
     const int64_t most = std::min(options_.max_sequences, options_.max_batched_tokens);
-    return places > std::max<int64_t>(1, most / static_cast<int64_t>(working.size()));
+    const auto clients = static_cast<int64_t>(working.size());
+    return places > (most + clients - 1) / clients;
   }
 
   // Checks who is in a step that is not part of a failed one.

@@ -29,15 +29,17 @@ void Scheduler::Admit() {
 }
 
 Sequence* Scheduler::FirstWaiting() {
-  const auto time = [](const Sequence* sequence) {
-    return sequence->client->time + static_cast<double>(sequence->client->owed);
+  // Who has its share would have to give way to who has not.
+  const auto turn = [this](const Sequence* sequence) {
+    const FairOrder::Client& client = *sequence->client;
+    return std::pair(!fair_.IsBelow(client), client.time + static_cast<double>(client.owed));
   };
   while (true) {
     const Sequence* first = nullptr;
     for (const Sequence* sequence : waiting_) {
       if (first != nullptr && sequence->priority > first->priority) break;
       if (sequence->paused.has_value() || StillAwaits(*sequence)) continue;
-      if (first == nullptr || time(sequence) < time(first)) first = sequence;
+      if (first == nullptr || turn(sequence) < turn(first)) first = sequence;
     }
     if (first == nullptr) return nullptr;
     // If all that FirstOf looks at wait for others' blocks, they are known to next time.
