@@ -145,8 +145,10 @@ TEST(ModelTextTest, NamesTheFileThatIsWrong) {
     return ReadWith(std::move(folder)).status().ToString();
   };
   EXPECT_THAT(refusal({{"tokenizer.json", "{}"}}), HasSubstr("INVALID_ARGUMENT: tokenizer.json"));
-  EXPECT_THAT(refusal({{"tokenizer.json", R"({"model": {"type": "Unigram"}})"}}),
+  EXPECT_THAT(refusal({{"tokenizer.json", R"({"model": {"type": "WordPiece"}})"}}),
               HasSubstr("UNIMPLEMENTED: tokenizer.json"));
+  EXPECT_THAT(refusal({{"tokenizer.json", R"({"model": {"type": "Unigram"}})"}}),
+              HasSubstr("INVALID_ARGUMENT: tokenizer.json: model lacks \"vocab\""));
   EXPECT_THAT(refusal({{"tokenizer_config.json", "["}}), HasSubstr("tokenizer_config.json"));
   EXPECT_THAT(refusal({{"tokenizer_config.json", "[]"}}), HasSubstr("tokenizer_config.json"));
   EXPECT_THAT(refusal({{"special_tokens_map.json", "7"}}), HasSubstr("special_tokens_map.json"));
@@ -282,8 +284,8 @@ TEST(ModelTextTest, NamesTheGgufFileThatIsWrong) {
   EXPECT_THAT(read(writer), HasSubstr("tokenizer.ggml.bos_token_id is 4, of 4 tokens"));
   EXPECT_THAT(Read({{"model.gguf", "GGUX"}}).status().ToString(), HasSubstr("model.gguf: "));
   checkpoint::GgufWriter unknown;
-  unknown.Key("tokenizer.ggml.model", "t5");
-  EXPECT_THAT(read(unknown), HasSubstr("UNIMPLEMENTED: model.gguf: "));
+  unknown.Key("tokenizer.ggml.model", "rwkv");
+  EXPECT_THAT(read(unknown), HasSubstr("UNIMPLEMENTED: model.gguf: tokenizer.ggml.model \"rwkv\""));
 }
 
 // Weights for tests of plans: they name their tokens, and nothing says how text becomes them.

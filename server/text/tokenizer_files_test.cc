@@ -60,6 +60,12 @@ TEST(TokenizerJsonTest, ReadsUnigram) {
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_THAT(*ids, ElementsAre(1, 2, 3, 0, 2));
   EXPECT_DOUBLE_EQ(data->unk_score, -15.5);
+  // Scores as serde_json reads them, in Python: float(10413266654746877) / 10.0**15.
+  const auto scores = read(R"([["a", -10.413266654746877], ["b", -9.222574290196015], ["c", 1e2],
+                               ["d", -1.5e-7], ["e", 0], ["f", -20]])",
+                           "")
+                          ->scores;
+  EXPECT_THAT(scores, ElementsAre(-10.413266654746876, -9.222574290196016, 100, -1.5e-7, 0, -20));
   const auto refusal = [&](const std::string& vocabulary, const std::string& more) {
     return read(vocabulary, more).status().ToString();
   };

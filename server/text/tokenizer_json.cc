@@ -1,6 +1,8 @@
 #include "server/text/tokenizer_json.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -77,6 +79,28 @@ absl::Status ReadMerges(const nlohmann::json& merges, const Ids& ids, TokenizerD
   return absl::OkStatus();
 }
 
+// Returns a number as HF's library reads its text: its digits as one integer, times or by one power
+// of ten (serde_json without float_roundtrip). That may be a bit off, and decides between equal
+// sums, as of "aa" + "a" and "a" + "aa".
+double AsHfReads(double value) {
+  char text[64];
+  const char* const end =
+      std::to_chars(text, text + sizeof text, std::abs(value), std::chars_format::scientific).ptr;
+  const char* const exponent = std::find<const char*>(text, end, 'e');
+  uint64_t digits = 0;
+  int power = 0;
+  // from_chars takes no sign '+'.
+  std::from_chars(exponent + (exponent + 1 < end && exponent[1] == '+' ? 2 : 1), end, power);
+  for (const char* c = text; c < exponent; ++c) {
+    if (*c == '.') continue;
+    digits = digits * 10 + static_cast<uint64_t>(*c - '0');
+    if (c > text) --power;
+  }
+  const double ten = std::pow(10.0, std::abs(power));
+  const double read = static_cast<double>(digits);
+  return std::copysign(power < 0 ? read / ten : read * ten, value);
+}
+
 // Reads pieces and their scores by id: [["a", -1.5], ...]. Of equal pieces the last counts.
 absl::Status ReadScores(const nlohmann::json& vocabulary, TokenizerData* data, Ids* ids) {
   if (!vocabulary.is_array() || vocabulary.size() > static_cast<size_t>(kMaxId)) {
@@ -90,7 +114,7 @@ absl::Status ReadScores(const nlohmann::json& vocabulary, TokenizerData* data, I
       return absl::InvalidArgumentError(
           Cat("model.vocab[", data->pieces.size(), "] is no piece with its score"));
     }
-    data->scores.push_back(entry[1].get<double>());
+    data->scores.push_back(AsHfReads(entry[1].get<double>()));
     least = std::min(least, data->scores.back());
     (*ids)[entry[0].get_ref<const std::string&>()] = static_cast<int32_t>(data->pieces.size());
     data->pieces.push_back(entry[0].get<std::string>());
