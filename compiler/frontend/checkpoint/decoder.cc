@@ -471,14 +471,14 @@ class Builder {
       const NodeId sum = Add(Op::kSumReduce, {weights}, {{"axes", std::vector<int64_t>{1}}});
       weights = Op2(Op::kDiv, weights, View(sum, rows, {Expr::Axis(0)}));
     }
+    const NodeId none = Filled(0, wide);
     NodeId all = -1;
     for (int64_t e = 0; e < spec_.experts; ++e) {
       const auto column = [&](NodeId of) { return View(of, wide, {Expr::Axis(0), Expr(e)}); };
       const NodeId y =
           Gated(x, ExpertMatrix(Part::kExpertGate, layer, e),
                 ExpertMatrix(Part::kExpertUp, layer, e), ExpertMatrix(Part::kExpertDown, layer, e));
-      const NodeId own =
-          Add(Op::kSelect, {column(hit), Op2(Op::kMul, y, column(weights)), Filled(0, wide)});
+      const NodeId own = Add(Op::kSelect, {column(hit), Op2(Op::kMul, y, column(weights)), none});
       all = e == 0 ? own : Op2(Op::kAdd, all, own);
     }
     return all;
