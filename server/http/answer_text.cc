@@ -1,5 +1,6 @@
 #include "server/http/answer_text.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace athanor {
@@ -41,8 +42,13 @@ absl::string_view ReasonOf(int status) {
 std::string HeadText(const HttpHead& head, const Framing& framing) {
   std::string text = absl::StrCat("HTTP/1.1 ", head.status, " ", ReasonOf(head.status), "\r\n");
   if (!head.type.empty()) absl::StrAppend(&text, "Content-Type: ", head.type, "\r\n");
-  for (const auto& [name, value] : head.more) absl::StrAppend(&text, name, ": ", value, "\r\n");
-  absl::StrAppend(&text, "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n");
+  bool cached = false;
+  for (const auto& [name, value] : head.more) {
+    absl::StrAppend(&text, name, ": ", value, "\r\n");
+    cached = cached || absl::EqualsIgnoreCase(name, "Cache-Control");
+  }
+  absl::StrAppend(&text, "X-Content-Type-Options: nosniff\r\n");
+  if (!cached) absl::StrAppend(&text, "Cache-Control: no-store\r\n");
   if (framing.length.has_value()) {
     absl::StrAppend(&text, "Content-Length: ", *framing.length, "\r\n");
   } else if (!framing.http_1_0) {

@@ -20,6 +20,7 @@ struct Framing {
   bool closes = false;             // the connection ends with the answer
 };
 
+// Adds "Cache-Control: no-store" unless the head has its own.
 std::string HeadText(const HttpHead& head, const Framing& framing);
 
 // Returns a chunk; empty for no bytes, because an empty chunk is the end.

@@ -20,6 +20,12 @@ TEST(AnswerTextTest, Heads) {
             begin + "Connection: close\r\n\r\n");
 }
 
+TEST(AnswerTextTest, AnAnswerMayBeCached) {
+  EXPECT_EQ(HeadText({200, "", {{"cache-control", "no-cache"}}}, {.length = 1}),
+            "HTTP/1.1 200 OK\r\ncache-control: no-cache\r\nX-Content-Type-Options: nosniff\r\n"
+            "Content-Length: 1\r\n\r\n");
+}
+
 TEST(AnswerTextTest, Chunks) {
   EXPECT_EQ(ChunkText(""), "");
   EXPECT_EQ(ChunkText("a"), "1\r\na\r\n");
