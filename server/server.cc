@@ -72,21 +72,23 @@ HttpOptions HttpOptionsOf(ServerCore& core, std::shared_ptr<TlsCertificate> tls)
   return http;
 }
 
-// Admits a call over HTTP: asks for a key, if there are any, and gives it a place among the calls
-// until it is answered.
-absl::Status AdmitCall(ServerCore& core, const std::optional<ApiKeys>& keys, const Route& route,
-                       HttpExchange* exchange) {
+// Asks for a key.
+absl::Status CheckKey(const ApiKeys& keys, const Route& route, HttpExchange* exchange) {
   if (route.role == Role::kNone) return absl::OkStatus();
-  if (keys.has_value()) {
-    const std::string* header = exchange->request().Header("Authorization");
-    const auto key = header == nullptr ? std::nullopt : BearerToken(*header);
-    if (!key.has_value()) {
-      return absl::UnauthenticatedError("this server wants a key: Authorization: Bearer KEY");
-    }
-    const std::optional<std::string> name = keys->NameOf(*key);
-    if (!name.has_value()) return absl::UnauthenticatedError("the key is none of this server's");
-    exchange->set_client(*name);
+  const std::string* header = exchange->request().Header("Authorization");
+  const auto key = header == nullptr ? std::nullopt : BearerToken(*header);
+  if (!key.has_value()) {
+    return absl::UnauthenticatedError("this server wants a key: Authorization: Bearer KEY");
   }
+  const std::optional<std::string> name = keys.NameOf(*key);
+  if (!name.has_value()) return absl::UnauthenticatedError("the key is none of this server's");
+  exchange->set_client(*name);
+  return absl::OkStatus();
+}
+
+// Gives a request a place among the calls until it is answered.
+absl::Status TakePlace(ServerCore& core, const Route& route, HttpExchange* exchange) {
+  if (route.role == Role::kNone) return absl::OkStatus();
   const auto slot = std::make_shared<CallSlot>(core);
   RETURN_IF_ERROR(slot->status());
   exchange->Keep(slot);
@@ -249,13 +251,14 @@ absl::Status Server::ListenForOpenAi() {
   http.most_connections = options.max_connections;
   http.quiet = std::chrono::milliseconds(options.connection_quiet_ms);
   http.error_body = OpenAiErrorBody;
-  std::optional<ApiKeys> keys;
   if (!options.openai_keys.empty()) {
-    ASSIGN_OR_RETURN(keys, ApiKeys::Load("openai_keys", options.openai_keys));
+    ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::Load("openai_keys", options.openai_keys));
+    http.admit = [keys = std::move(keys)](const Route& route, HttpExchange* exchange) {
+      return CheckKey(keys, route, exchange);
+    };
   }
-  http.admit = [core = core_.get(), keys = std::move(keys)](const Route& route,
-                                                            HttpExchange* exchange) {
-    return AdmitCall(*core, keys, route, exchange);
+  http.enter = [core = core_.get()](const Route& route, HttpExchange* exchange) {
+    return TakePlace(*core, route, exchange);
   };
   ASSIGN_OR_RETURN(std::vector<Route> routes, OpenAiRoutes(core_.get(), network_->writer));
   ASSIGN_OR_RETURN(network_->openai, HttpServer::Start(http, network_->StartedHttpThreads(),

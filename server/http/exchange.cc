@@ -56,9 +56,11 @@ void HttpExchange::End(std::string last) {
 void HttpExchange::Break() {
   {
     MutexLock lock(mu_);
-    if (over_) return;
+    const bool unended = !over_ && state_ != State::kEnded;
     over_ = true;
     state_ = State::kEnded;
+    // Behind an end, the connection may be at its next request.
+    if (!unended) return;
   }
   if (const auto wire = wire_.lock()) wire->Cut();
 }

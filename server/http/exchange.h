@@ -103,7 +103,8 @@ class HttpExchange {
   void Write(std::string piece);
   // Sends the last piece and the stream's end in one write.
   void End(std::string last = "");
-  // Cuts the connection: the client sees that the answer is not whole. Nothing is called any more.
+  // Cuts the connection unless the answer is ended: the client sees that it is not whole. Nothing
+  // is called any more.
   void Break();
   // Calls Left at once if the client has left already. Replaces an earlier watcher.
   void Watch(std::weak_ptr<Watcher> watcher);

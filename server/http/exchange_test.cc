@@ -133,6 +133,17 @@ TEST(HttpExchangeTest, WhatIsDroppedIsAnswered) {
   EXPECT_THAT(answer.pieces, IsEmpty());
 }
 
+// The connection may be at its next request.
+TEST(HttpExchangeTest, AnEndedAnswerIsNotCut) {
+  FakeClient client({});
+  const auto exchange = client.Ask();
+  exchange->Begin(200, "text/plain");
+  exchange->End("all");
+  exchange->Break();
+  EXPECT_FALSE(client.Now().cut);
+  EXPECT_THAT(client.Now().pieces, ElementsAre("all"));
+}
+
 TEST(HttpExchangeTest, OutlivesItsConnection) {
   std::shared_ptr<HttpExchange> exchange;
   {

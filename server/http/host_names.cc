@@ -81,16 +81,14 @@ std::optional<HostNames::Refused> HostNames::Check(absl::Span<const std::string>
                                                    bool needed) const {
   if (headers.empty() && !needed) return std::nullopt;
   if (headers.size() != 1) {
-    return Refused{
-        400, absl::StrCat("400: ", headers.size(), " Host headers; an HTTP/1.1 request has one\n")};
+    return Refused{400, absl::StrCat(headers.size(), " Host headers; an HTTP/1.1 request has one")};
   }
   const std::optional<std::string> host = HostOf(headers[0]);
-  if (!host) return Refused{400, "400: the Host header is not a host and port\n"};
+  if (!host) return Refused{400, "the Host header is not a host and port"};
   if (Knows(*host)) return std::nullopt;
   return Refused{
-      421,
-      absl::StrCat("421: ", *host,
-                   " is not a known name of this server; if it is one, add it to --http_hosts\n")};
+      421, absl::StrCat(
+               *host, " is not a known name of this server; if it is one, add it to --http_hosts")};
 }
 
 }  // namespace athanor

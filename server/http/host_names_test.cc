@@ -41,8 +41,8 @@ TEST(HostNamesTest, OtherNamesAreMisdirected) {
     EXPECT_EQ(StatusOf(hosts, name), 421) << name;
   }
   EXPECT_EQ(hosts.Check({"evil.example:80"}, true)->text,
-            "421: evil.example is not a known name of this server; if it is one, add it to "
-            "--http_hosts\n");
+            "evil.example is not a known name of this server; if it is one, add it to "
+            "--http_hosts");
 }
 
 TEST(HostNamesTest, WhatIsNoHostIsWrong) {

@@ -121,6 +121,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
                                                   .hosts = HostNames(options.listen, options.hosts),
                                                   .routes = Routes(std::move(routes)),
                                                   .admit = options.admit,
+                                                  .enter = options.enter,
                                                   .error_body = options.error_body,
                                                   .tls = options.tls,
                                                   .ledger = ledger});

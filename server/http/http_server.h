@@ -53,8 +53,10 @@ struct HttpOptions {
   int64_t peer_percent = 75;                                  // of them, for one peer
   std::chrono::milliseconds quiet = std::chrono::seconds(1);  // then a connection may give way
   std::function<void()> refused;  // called for each connection that finds no place
-  Admit admit;                    // null: everybody
-  ErrorBody error_body;           // null: plain text
+  // Null: everybody. `enter` admits a request once more when its body is whole, and keeps what
+  // counts it: before, a client that sends slowly would hold a place among the calls.
+  Admit admit, enter;
+  ErrorBody error_body;  // null: plain text
 };
 
 class HttpServer {

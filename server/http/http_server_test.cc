@@ -351,7 +351,7 @@ TEST_F(HttpServerTest, OtherHostsAreMisdirected) {
   for (const char* version : {"1.0", "1.1"}) {
     const std::string answer = get("Host: evil.example:80\r\n", version);
     EXPECT_THAT(answer, StartsWith("HTTP/1.1 421 "));
-    EXPECT_THAT(answer, HasSubstr("evil.example is not a known name of this server"));
+    EXPECT_THAT(answer, HasSubstr("\r\n\r\n421: evil.example is not a known name of this server"));
   }
   EXPECT_THAT(get(""), StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(get("Host:\r\n"), StartsWith("HTTP/1.1 400 "));

@@ -167,6 +167,8 @@ void RequestReader::Next() {
   if (held() == 0) parser_->buffer.shrink_to_fit();
 }
 
+bool RequestReader::whole() const { return parser_->parser->is_done(); }
+
 bool RequestReader::keeps_alive() const { return parser_->parser->keep_alive(); }
 
 bool RequestReader::http_1_0() const { return parser_->parser->get().version() < 11; }

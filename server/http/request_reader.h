@@ -58,6 +58,7 @@ class RequestReader {
 
   // From kHead on: the request but its body and peer, which may be moved out.
   HttpRequest& head() { return head_; }
+  bool whole() const;  // nothing of it is missing
   bool keeps_alive() const;
   bool http_1_0() const;
   bool expects_continue() const;

@@ -34,9 +34,9 @@ struct Route {
   std::function<void(std::shared_ptr<HttpExchange>)> handler;
 };
 
-// Admits a request when its header is read, before its body: checks who asks, names it
-// (set_client), and keeps what counts it (Keep). Called on an I/O thread; must not wait.
-// UNAUTHENTICATED is 401, PERMISSION_DENIED 403, RESOURCE_EXHAUSTED 429, UNAVAILABLE 503.
+// Admits a request when its header is read, before its body: checks who asks and names it
+// (set_client); or when it is whole, and keeps what counts it (Keep). Called on an I/O thread; must
+// not wait. UNAUTHENTICATED is 401, PERMISSION_DENIED 403, RESOURCE_EXHAUSTED 429, UNAVAILABLE 503.
 using Admit = std::function<absl::Status(const Route& route, HttpExchange* exchange)>;
 
 // Makes the body of an answer that the HTTP side gives itself, such as 404; returns its

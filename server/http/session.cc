@@ -24,6 +24,7 @@ using Got = RequestReader::Got;
 
 constexpr size_t kSmallRead = size_t{4} << 10;
 constexpr size_t kBodyRead = size_t{16} << 10;
+constexpr size_t kWrite = size_t{256} << 10;       // in one of HttpLimits::write
 constexpr size_t kMostDropped = size_t{16} << 20;  // behind a request that is refused
 constexpr int64_t kLeastBodyHeld = 4 << 10;        // counted of a body, however small
 
@@ -108,7 +109,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   }
   void Put(Piece piece);
   void WriteOut();
-  void OnWritten(const Error& error);
+  void OnWritten(const Error& error, size_t bytes);
   void Finish();
   void BeginLinger();
 
@@ -141,7 +142,9 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
     bool reported = false;  // the exchange is told when it is written
     bool last = false;
   };
-  std::deque<Outgoing> waiting_, written_;  // written_: by the open write
+  std::deque<Outgoing> outgoing_;
+  size_t sent_ = 0;  // of the first one
+  bool writing_ = false;
 };
 
 void Session::Open() {
@@ -310,7 +313,7 @@ bool Session::Admit(const Route& route) {
   body_began_ = Clock::now();
   if (!reading_) read_.resize(kBodyRead);
   if (reader_.expects_continue() && reader_.held() == 0) {
-    waiting_.push_back({"HTTP/1.1 100 Continue\r\n\r\n"});
+    outgoing_.push_back({"HTTP/1.1 100 Continue\r\n\r\n"});
     WriteOut();
   }
   return true;
@@ -339,6 +342,10 @@ bool Session::HoldBody() {
 void Session::OnWhole() {
   if (!OnMore()) return;
   asked_->request().body = std::move(reader_.body());
+  if (setup_.enter != nullptr) {
+    const absl::Status entered = setup_.enter(*route_, asked_.get());
+    if (!entered.ok()) return Refuse(StatusOfRefusal(entered), std::string(entered.message()));
+  }
   phase_ = Phase::kAnswer;
   Until(Clock::time_point::max());
   if (!reading_) {
@@ -352,7 +359,7 @@ void Session::OnWhole() {
 void Session::Refuse(int status, const std::string& message, HttpHeaders more) {
   const bool in_body = phase_ == Phase::kBody;
   // What has not come of the request would be taken for the next one.
-  if (!in_body || reader_.body_bytes() != 0u) framing_.closes = true;
+  if (!in_body || !(reader_.whole() || reader_.body_bytes() == 0u)) framing_.closes = true;
   phase_ = Phase::kAnswer;
   std::pair<std::string, std::string> text = {"text/plain; charset=utf-8",
                                               absl::StrCat(status, ": ", message, "\n")};
@@ -377,39 +384,48 @@ void Session::Put(Piece piece) {
     framing_.length.reset();
     if (whole) framing_.length = piece.bytes.size();
     framing_.closes = framing_.closes || ended_;
-    waiting_.push_back({HeadText(*piece.head, framing_)});
+    outgoing_.push_back({HeadText(*piece.head, framing_)});
   }
   if (!whole && !framing_.http_1_0) {
     piece.bytes = ChunkText(piece.bytes);
     if (piece.last) piece.bytes.append(kLastChunk.data(), kLastChunk.size());
   }
   if (head_only_) piece.bytes.clear();
-  if (!begins) waiting_.push_back({std::move(piece.bytes), /*reported=*/true, piece.last});
+  if (!begins) outgoing_.push_back({std::move(piece.bytes), /*reported=*/true, piece.last});
   if (piece.last) EndCall();
   WriteOut();
 }
 
 void Session::WriteOut() {
-  if (!written_.empty() || waiting_.empty()) return;
-  written_.swap(waiting_);
+  if (writing_ || outgoing_.empty()) return;
   std::vector<asio::const_buffer> pieces;
-  for (const Outgoing& each : written_) pieces.push_back(asio::buffer(each.bytes));
+  size_t bytes = 0;
+  for (auto at = outgoing_.begin(); at != outgoing_.end() && bytes < kWrite; ++at) {
+    const asio::const_buffer piece = asio::buffer(at->bytes) + (pieces.empty() ? sent_ : 0);
+    pieces.push_back(asio::buffer(piece, kWrite - bytes));
+    bytes += pieces.back().size();
+  }
+  writing_ = true;
   if (phase_ == Phase::kAnswer) Within(setup_.limits.write);
-  stream_->Write(
-      pieces, [self = shared_from_this()](const Error& error, size_t) { self->OnWritten(error); });
+  stream_->Write(pieces, [self = shared_from_this()](const Error& error, size_t written) {
+    self->OnWritten(error, written);
+  });
 }
 
-void Session::OnWritten(const Error& error) {
-  const std::deque<Outgoing> written = std::move(written_);
-  written_.clear();
+void Session::OnWritten(const Error& error, size_t bytes) {
+  writing_ = false;
   if (phase_ == Phase::kClosed) return;
   if (error) return Drop();
   if (phase_ == Phase::kAnswer) Until(Clock::time_point::max());
   const auto exchange = exchange_.lock();
   bool last = false;
-  for (const Outgoing& each : written) {
+  sent_ += bytes;
+  while (!outgoing_.empty() && sent_ >= outgoing_.front().bytes.size()) {
+    const Outgoing& each = outgoing_.front();
     last = last || each.last;
     if (each.reported && exchange != nullptr) exchange->Written(each.last);
+    sent_ -= each.bytes.size();
+    outgoing_.pop_front();
   }
   if (last) return Finish();
   WriteOut();

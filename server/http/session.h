@@ -49,7 +49,7 @@ struct SessionSetup {
   HttpLimits limits;
   HostNames hosts;
   Routes routes;
-  Admit admit;                          // null: everybody
+  Admit admit, enter;                   // null: everybody
   ErrorBody error_body;                 // null: plain text
   std::shared_ptr<TlsCertificate> tls;  // null: no TLS
   ServerLedger* ledger = nullptr;       // counts bodies

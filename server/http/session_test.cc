@@ -454,6 +454,33 @@ TEST_F(SessionTest, AdmitSaysWhoAsks) {
   while (kept > 0) std::this_thread::yield();
 }
 
+// A client that sends slowly holds no place among the calls.
+TEST_F(SessionTest, RequestsEnterWhenTheyAreWhole) {
+  HttpOptions options;
+  std::atomic<int> entered = 0;
+  std::atomic<bool> full = false;
+  options.enter = [&](const Route&, HttpExchange* exchange) -> absl::Status {
+    EXPECT_EQ(exchange->request().body, "hi");
+    if (full) return absl::UnavailableError("draining");
+    ++entered;
+    return absl::OkStatus();
+  };
+  Start(options);
+  Wire slow(server_->port()), wire(server_->port());
+  slow.Say(Post("/echo", "Content-Length: 2\r\n", "h"));
+  const std::string request = Post("/echo", "Content-Length: 2\r\n", "hi");
+  wire.Say(request);
+  EXPECT_THAT(wire.HearUntil("hi"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_EQ(entered, 1);
+  full = true;
+  wire.Say(request);
+  EXPECT_THAT(wire.HearUntil("draining\n"), StartsWith("HTTP/1.1 503 "));
+  full = false;
+  wire.Say(request);  // the refusal ended nothing
+  EXPECT_THAT(wire.HearUntil("hi"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_EQ(entered, 2);
+}
+
 // Before the body, which is not read where nobody may send it.
 TEST_F(SessionTest, AdmitComesBeforeTheBody) {
   HttpOptions options;
