@@ -12,11 +12,15 @@ const std::string* HttpRequest::Header(absl::string_view name) const {
 }
 
 HttpExchange::~HttpExchange() {
-  if (Advance(State::kAsked, State::kEnded)) {
-    Send({HttpHead{500, "text/plain; charset=utf-8", {}}, "500: the request was dropped\n", true});
-  } else if (Advance(State::kBegun, State::kEnded)) {
-    if (const auto wire = wire_.lock()) wire->Cut();
+  bool answers = false, cuts = false;
+  {
+    MutexLock lock(mu_);
+    answers = state_ == State::kAsked && !left_;
+    cuts = state_ != State::kEnded && !answers;
   }
+  if (answers) Answer(500, "text/plain; charset=utf-8", "500: the request was dropped\n");
+  if (!cuts) return;
+  if (const auto wire = wire_.lock()) wire->Cut();
 }
 
 bool HttpExchange::Advance(State from, State next) {
@@ -27,6 +31,10 @@ bool HttpExchange::Advance(State from, State next) {
 }
 
 void HttpExchange::Send(HttpWire::Piece piece) {
+  if (piece.last) {
+    MutexLock lock(mu_);
+    piece.kept.swap(kept_);
+  }
   if (const auto wire = wire_.lock()) wire->Send(std::move(piece));
 }
 
@@ -76,15 +84,11 @@ void HttpExchange::Watch(std::weak_ptr<Watcher> watcher) {
 }
 
 void HttpExchange::Written(bool last) {
-  std::vector<std::shared_ptr<void>> kept;
   std::shared_ptr<Watcher> watcher;
   {
     MutexLock lock(mu_);
     if (over_) return;
-    if (last) {
-      over_ = true;
-      kept.swap(kept_);
-    }
+    over_ = last;
     watcher = watcher_.lock();
   }
   if (watcher != nullptr) watcher->Written();

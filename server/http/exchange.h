@@ -15,7 +15,7 @@
 //
 // An exchange is shared by those who answer it and outlives its connection: what is sent after the
 // client has left goes nowhere. The connection does not keep it. The last owner that drops it
-// without an answer has 500 sent, or a begun stream cut.
+// without an answer has 500 sent; a begun stream, or one whose client has left, is cut.
 #ifndef ATHANOR_SERVER_HTTP_EXCHANGE_H_
 #define ATHANOR_SERVER_HTTP_EXCHANGE_H_
 
@@ -61,6 +61,7 @@ class HttpWire {
     std::optional<HttpHead> head;
     std::string bytes;
     bool last = false;
+    std::vector<std::shared_ptr<void>> kept = {};  // until it is written or the client has left
   };
   virtual ~HttpWire() = default;
   virtual void Send(Piece piece) = 0;

@@ -94,15 +94,13 @@ TEST(HttpExchangeTest, WhoLeavesIsToldOnceAlsoToLateWatchers) {
 TEST(HttpExchangeTest, WhatIsKeptGoesAtTheEnd) {
   const auto kept = std::make_shared<int>();
   FakeClient client({});
-  const auto exchange = client.Ask();
-  const auto seen = std::make_shared<Seen>();
-  exchange->Watch(seen);
+  auto exchange = client.Ask();
   exchange->Keep(kept);
   client.Hold();
   exchange->Answer(200, "", "");
+  exchange.reset();  // whoever has answered need not stay
   EXPECT_EQ(kept.use_count(), 2);
   client.Hold(false);
-  seen->Await(1, 0);
   while (kept.use_count() > 1) std::this_thread::yield();
 
   // Who works for a client that has left is still at work.
@@ -124,6 +122,14 @@ TEST(HttpExchangeTest, WhatIsDroppedIsAnswered) {
   dropped.Ask().reset();
   EXPECT_EQ(dropped.AwaitEnd().status, 500);
   EXPECT_THAT(dropped.AwaitEnd().body(), HasSubstr("500"));
+
+  // Who has left needs no answer that looks like a defect.
+  FakeClient leaving({});
+  auto left = leaving.Ask();
+  leaving.Leave();
+  left.reset();
+  EXPECT_EQ(leaving.AwaitEnd().status, 0);
+  EXPECT_TRUE(leaving.AwaitEnd().cut);
 
   FakeClient begun({});
   begun.Ask()->Begin(200, "text/plain");

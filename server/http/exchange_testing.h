@@ -9,6 +9,7 @@
 #ifndef ATHANOR_SERVER_HTTP_EXCHANGE_TESTING_H_
 #define ATHANOR_SERVER_HTTP_EXCHANGE_TESTING_H_
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -98,7 +99,7 @@ class FakeClient {
       }
       if (answer.whole || !piece.head.has_value()) {
         answer.pieces.push_back(std::move(piece.bytes));
-        unreported.push_back(piece.last);
+        unreported.push_back({piece.last, std::move(piece.kept)});
       }
       answer.ended = answer.ended || piece.last;
       cv.NotifyAll();
@@ -115,19 +116,24 @@ class FakeClient {
           cv.Wait(lock);
           continue;
         }
-        const bool last = unreported.front();
-        unreported.erase(unreported.begin());
+        Unreported piece = std::move(unreported.front());
+        unreported.pop_front();
         lock.Unlock();
-        if (const auto asked = exchange.lock()) asked->Written(last);
+        if (const auto asked = exchange.lock()) asked->Written(piece.last);
+        piece.kept.clear();
         lock.Lock();
       }
     }
 
+    struct Unreported {
+      bool last;
+      std::vector<std::shared_ptr<void>> kept;
+    };
     std::weak_ptr<HttpExchange> exchange;
     Mutex mu;
     CondVar cv;
     Answer answer ABSL_GUARDED_BY(mu);
-    std::vector<bool> unreported ABSL_GUARDED_BY(mu);
+    std::deque<Unreported> unreported ABSL_GUARDED_BY(mu);
     bool held ABSL_GUARDED_BY(mu) = false;
     bool stopping ABSL_GUARDED_BY(mu) = false;
   };

@@ -287,8 +287,9 @@ TEST_F(HttpServerTest, AddressesThatCannotBeListenedOnAreNamed) {
   }
 }
 
-// Returns the answer to a TLS client that trusts `cert`.
-std::string AskUnderTls(int port, const std::string& path, const std::string& cert) {
+// Returns the answer to a TLS client that trusts `cert`. `stays`: it does not close its own side.
+std::string AskUnderTls(int port, const std::string& path, const std::string& cert,
+                        bool stays = false) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   BIO* bio = BIO_new_mem_buf(cert.data(), static_cast<int>(cert.size()));
   X509* root = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
@@ -305,6 +306,7 @@ std::string AskUnderTls(int port, const std::string& path, const std::string& ce
         SSL_write(tls, request.data(), static_cast<int>(request.size())) > 0) {
       char buffer[4096];
       for (int n = 0; (n = SSL_read(tls, buffer, sizeof(buffer))) > 0;) answer.append(buffer, n);
+      if (stays) wire.Hear();
     }
     SSL_free(tls);
   }
@@ -335,6 +337,24 @@ TEST_F(HttpServerTest, UnderTls) {
   ASSERT_TRUE(options.tls->Reload().ok());
   EXPECT_THAT(AskUnderTls(server_->port(), "/", after.cert), StartsWith("HTTP/1.1 200 OK\r\n"));
   EXPECT_EQ(AskUnderTls(server_->port(), "/", before.cert), "");
+}
+
+// The server's side ends as an operation of its own, which may come after the session's others.
+TEST_F(HttpServerTest, ClientsOfTlsNeedNotEndTheirSide) {
+  const std::string cert_file = testing::TempDir() + "/http-stays-cert.pem";
+  const std::string key_file = testing::TempDir() + "/http-stays-key.pem";
+  const TestPems pems = SelfSigned();
+  pems.WriteTo(cert_file, key_file);
+  HttpOptions options;
+  options.tls = TlsCertificate::Load(cert_file, key_file).value();
+  options.limits.linger = std::chrono::milliseconds(20);
+  Start(options);
+  for (int i = 0; i < 3; ++i) {
+    for (const bool stays : {true, false}) {
+      EXPECT_THAT(AskUnderTls(server_->port(), "/numbers", pems.cert, stays),
+                  StartsWith("HTTP/1.1 200 OK\r\n"));
+    }
+  }
 }
 
 // A page of another site whose name resolves to this server sends that name.

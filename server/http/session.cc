@@ -141,6 +141,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
     std::string bytes;
     bool reported = false;  // the exchange is told when it is written
     bool last = false;
+    std::vector<std::shared_ptr<void>> kept = {};
   };
   std::deque<Outgoing> outgoing_;
   size_t sent_ = 0;  // of the first one
@@ -391,7 +392,9 @@ void Session::Put(Piece piece) {
     if (piece.last) piece.bytes.append(kLastChunk.data(), kLastChunk.size());
   }
   if (head_only_) piece.bytes.clear();
-  if (!begins) outgoing_.push_back({std::move(piece.bytes), /*reported=*/true, piece.last});
+  if (!begins)
+    outgoing_.push_back(
+        {std::move(piece.bytes), /*reported=*/true, piece.last, std::move(piece.kept)});
   if (piece.last) EndCall();
   WriteOut();
 }
@@ -406,7 +409,9 @@ void Session::WriteOut() {
     bytes += pieces.back().size();
   }
   writing_ = true;
-  if (phase_ == Phase::kAnswer) Within(setup_.limits.write);
+  // Who writes a stream has a limit of its own for clients that do not read, which comes first.
+  const int times = framing_.length.has_value() ? 1 : 2;
+  if (phase_ == Phase::kAnswer) Within(times * setup_.limits.write);
   stream_->Write(pieces, [self = shared_from_this()](const Error& error, size_t written) {
     self->OnWritten(error, written);
   });
