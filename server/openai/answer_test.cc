@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,7 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
-using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 class AnswerTest : public OpenAiTest {};
@@ -123,22 +121,6 @@ TEST_F(AnswerTest, AStreamWithoutUsage) {
             "\n\n"
             "data: [DONE]\n\n");
   EXPECT_EQ(answer.pieces.size(), 1u) << "the last chunk, [DONE] and the end are one write";
-}
-
-// Returns the texts of a stream's chunks, by choice.
-std::vector<std::string> TextsOf(const std::string& stream, size_t choices) {
-  std::vector<std::string> texts(choices);
-  for (size_t at = 0; (at = stream.find("data: {", at)) != std::string::npos; ++at) {
-    const size_t begin = at + 6;
-    const Json chunk = Json::parse(stream.substr(begin, stream.find("\n\n", begin) - begin));
-    if (!chunk.contains("choices")) continue;
-    for (const Json& choice : chunk["choices"]) {
-      const Json& said = choice.contains("delta") ? choice["delta"] : choice;
-      const char* key = choice.contains("delta") ? "content" : "text";
-      if (said.contains(key)) texts.at(choice["index"]) += said[key].get<std::string>();
-    }
-  }
-  return texts;
 }
 
 TEST_F(AnswerTest, ChoicesGatherWhileAWriteIsPending) {
@@ -310,156 +292,6 @@ TEST_F(AnswerTest, AModelIsDeletedInMidStream) {
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   EXPECT_THAT(client->AwaitEnd().pieces.back(), HasSubstr("model_not_found"));
   EXPECT_EQ(Chat()->AwaitEnd().status, 404);
-}
-
-TEST_F(AnswerTest, AClientThatLeavesEndsItsSequences) {
-  Begin();
-  auto client = Chat(R"("n":2,"stream":true)");
-  const Sequence first = engine_->Await(0);
-  Put(first, "x");
-  client->AwaitPieces(1);
-  client->Leave();
-  EXPECT_TRUE(absl::IsCancelled(engine_->AwaitCancel(1)));
-  EXPECT_TRUE(absl::IsCancelled(engine_->AwaitCancel(2)));
-  Put(first, "y");  // goes nowhere
-  first.outbox->Close(absl::CancelledError("late"));
-  auto whole = Complete("\"prompt\":\"a\"");
-  engine_->Await(2);
-  whole->Leave();
-  EXPECT_TRUE(absl::IsCancelled(engine_->AwaitCancel(3)));
-  const int cancelled = static_cast<int>(absl::StatusCode::kCancelled);
-  while (version_->metrics().cells.value(Metric::kRequests, cancelled) < 2) {
-    std::this_thread::yield();
-  }
-}
-
-TEST_F(AnswerTest, AClientThatHasLeftAlready) {
-  Begin();
-  engine_->AtStart([](const Sequence& sequence) { End(sequence, "x"); });
-  for (const char* path : {"/v1/completions", "/v1/chat/completions"}) {
-    FakeClient client(
-        {.method = "POST",
-         .path = path,
-         .body = path == std::string("/v1/completions")
-                     ? R"({"model":"m","prompt":"a"})"
-                     : R"({"model":"m","messages":[{"role":"user","content":"a"}]})"});
-    const Routes::Found found = routes_->Find("POST", path);
-    client.Leave();
-    found.route->handler(client.Ask());
-  }
-  const int cancelled = static_cast<int>(absl::StatusCode::kCancelled);
-  while (version_->metrics().cells.value(Metric::kRequests, cancelled) < 2) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(engine_->started(), 0u);
-}
-
-TEST_F(AnswerTest, AClientThatNeverReadsIsCut) {
-  EngineOptions options{.outbox_events = 4};
-  options.scheduler.longest_pause = milliseconds(50);
-  Begin(options);
-  auto client = Chat(R"("n":2,"stream":true)");
-  client->Hold();
-  const Sequence first = engine_->Await(0), second = engine_->Await(1);
-  Put(first, "a");
-  client->AwaitPieces(1);
-  Put(first, "b");
-  EXPECT_TRUE(client->AwaitEnd().cut);
-  EXPECT_TRUE(absl::IsResourceExhausted(engine_->AwaitCancel(first.id)));
-  EXPECT_TRUE(absl::IsResourceExhausted(engine_->AwaitCancel(second.id)));
-}
-
-TEST_F(AnswerTest, AStreamWhoseEndIsNotReadIsCut) {
-  EngineOptions options;
-  options.scheduler.longest_pause = milliseconds(50);
-  Begin(options);
-  auto client = Chat(R"("stream":true)");
-  client->Hold();
-  End(engine_->Await(0), "a");
-  while (!client->Now().cut) std::this_thread::yield();
-  EXPECT_EQ(engine_->cancelled(), 0u) << "the sequence was over";
-}
-
-TEST_F(AnswerTest, WholeAnswersTakeTheirMemory) {
-  Begin();
-  auto client = Complete("\"prompt\":\"a\"");
-  const Sequence sequence = engine_->Await(0);
-  AwaitNothingHeld();  // the request's is given back
-  Put(sequence, std::string(100'000, 'x'));
-  while (core_->ledger().used(HeldKind::kRequests) < 300'000) std::this_thread::yield();
-  const auto rest = core_->ledger().Reserve(HeldKind::kScratch, core_->ledger().free(), "a test");
-  ASSERT_TRUE(rest.ok());
-  Put(sequence, std::string(1'000'000, 'x'));
-  const auto answer = client->AwaitEnd();
-  EXPECT_EQ(answer.status, 429);
-  EXPECT_THAT(answer.body(), HasSubstr("the answer"));
-  EXPECT_TRUE(absl::IsResourceExhausted(engine_->AwaitCancel(sequence.id)));
-  AwaitNothingHeld();
-}
-
-TEST_F(AnswerTest, RequestIdsAreTheCallersIfTheyAreFit) {
-  Begin();
-  engine_->AtStart([](const Sequence& sequence) { End(sequence, "x"); });
-  const auto id = [this](const std::string& given) {
-    return HeaderOf(
-        Ask("POST", "/v1/completions", R"({"model":"m","prompt":"a"})", {{"X-Request-Id", given}})
-            ->AwaitEnd(),
-        "x-request-id");
-  };
-  EXPECT_EQ(id("abc-1"), "abc-1");
-  EXPECT_THAT(id("a b"), ::testing::StartsWith("cmpl-"));
-  EXPECT_THAT(id("a\r\nb: c"), ::testing::StartsWith("cmpl-"));
-  EXPECT_THAT(id(std::string(129, 'a')), ::testing::StartsWith("cmpl-"));
-}
-
-// Whole answers and streams, of which some are left and some end with an error.
-TEST_F(AnswerTest, ManyAtOnce) {
-  constexpr int kClients = 48, kTokens = 40;
-  Begin({.outbox_events = 1000});
-  engine_->AtStart(nullptr);
-  std::vector<std::unique_ptr<TestClient>> clients;
-  for (int i = 0; i < kClients; ++i) {
-    clients.push_back(i % 2 == 0 ? Complete(R"("prompt":"a","n":2)")
-                                 : Complete(R"("prompt":"a","n":2,"stream":true)"));
-  }
-  std::thread puts([&] {
-    for (int token = 0; token < kTokens; ++token) {
-      for (int i = 0; i < 2 * kClients; ++i) Put(engine_->Await(i), std::to_string(token) + " ");
-    }
-    for (int i = 0; i < 2 * kClients; ++i) {
-      if (i % 12 == 5) {
-        engine_->Await(i).outbox->Close(absl::DataLossError("nan"));
-      } else {
-        End(engine_->Await(i));
-      }
-    }
-  });
-  std::thread leaves([&] {
-    for (int i = 3; i < kClients; i += 6) clients[i]->Leave();
-    for (int i = 4; i < kClients; i += 6) clients[i]->Leave();
-  });
-  puts.join();
-  leaves.join();
-  std::string all;
-  for (int token = 0; token < kTokens; ++token) all += std::to_string(token) + " ";
-  for (int i = 0; i < kClients; ++i) {
-    if (i % 6 == 3 || i % 6 == 4) continue;
-    const auto answer = clients[i]->AwaitEnd();
-    const bool failed = (2 * i) % 12 == 5 || (2 * i + 1) % 12 == 5;
-    if (i % 2 == 0) {
-      EXPECT_EQ(answer.status, failed ? 500 : 200);
-      if (failed) continue;
-      const Json body = Json::parse(answer.body());
-      EXPECT_EQ(body["choices"][0]["text"], all);
-      EXPECT_EQ(body["choices"][1]["text"], all);
-    } else if (failed) {
-      EXPECT_THAT(answer.body(), HasSubstr("\"error\""));
-      EXPECT_EQ(answer.body().find("[DONE]"), std::string::npos);
-    } else {
-      EXPECT_THAT(TextsOf(answer.body(), 2), ElementsAre(all, all));
-    }
-  }
-  AwaitNothingHeld();
 }
 
 }  // namespace

@@ -19,6 +19,22 @@
 
 namespace athanor {
 
+// Returns the texts of a stream's chunks, by choice.
+inline std::vector<std::string> TextsOf(const std::string& stream, size_t choices) {
+  std::vector<std::string> texts(choices);
+  for (size_t at = 0; (at = stream.find("data: {", at)) != std::string::npos; ++at) {
+    const size_t begin = at + 6;
+    const Json chunk = Json::parse(stream.substr(begin, stream.find("\n\n", begin) - begin));
+    if (!chunk.contains("choices")) continue;
+    for (const Json& choice : chunk["choices"]) {
+      const Json& said = choice.contains("delta") ? choice["delta"] : choice;
+      const char* key = choice.contains("delta") ? "content" : "text";
+      if (said.contains(key)) texts.at(choice["index"]) += said[key].get<std::string>();
+    }
+  }
+  return texts;
+}
+
 // Leaves at last, as a connection that ends does: an answer holds itself until then.
 class TestClient final : public FakeClient {
  public:
