@@ -236,9 +236,8 @@ void Answer::Flush() {
 void Answer::FlushStream() {
   if (!begun_) {
     begun_ = true;
-    exchange_->Begin(
-        200, "text/event-stream; charset=utf-8",
-        {{"Cache-Control", "no-cache"}, {"x-request-id", RequestId(exchange_->request(), id_)}});
+    exchange_->Begin(200, "text/event-stream; charset=utf-8",
+                     {{"x-request-id", RequestId(exchange_->request(), id_)}});
   }
   std::string events = std::exchange(gathered_, {});
   if (!failed_.ok()) {

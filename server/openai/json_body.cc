@@ -7,7 +7,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "compiler/ir/value/message.h"
-#include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor {
 namespace {
@@ -120,7 +119,13 @@ absl::StatusOr<JsonBody> ParseJsonBody(absl::string_view body, ServerLedger* led
   }
   const int64_t bytes = static_cast<int64_t>(body.size()) + kValueBytes * CountMarks(body);
   JsonBody parsed;
-  ASSIGN_OR_RETURN(parsed.memory, ledger->Reserve(HeldKind::kRequests, bytes, "the request"));
+  auto memory = ledger->Reserve(HeldKind::kRequests, bytes, "the request");
+  if (!memory.ok()) {
+    // Marks without end are no reason to come again.
+    return Json::accept(body.begin(), body.end()) ? memory.status()
+                                                  : Invalid("the body is no valid JSON");
+  }
+  parsed.memory = *std::move(memory);
   Builder builder;
   const char* begin = body.data();
   if (!Json::sax_parse(begin, begin + body.size(), &builder)) {

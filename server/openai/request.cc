@@ -17,6 +17,10 @@ constexpr int64_t kDefaultMaxTokens = 16;  // of completions, as OpenAI's
 // Chats go on to the end of the model's context.
 constexpr int64_t kNoMaxTokens = std::numeric_limits<int32_t>::max();
 
+// Most memory of what is not the prompt: each prompt has a copy. More than all that Generation
+// takes.
+constexpr int64_t kMostSettingsBytes = int64_t{128} << 10;
+
 absl::Status ReadFields(Json& body, FieldValues* values) {
   if (!body.is_object()) return WrongType("the body", body, "an object");
   const bool chats = values->request.endpoint == Endpoint::kChats;
@@ -68,6 +72,10 @@ absl::Status CheckTogether(FieldValues* values) {
   if (request.endpoint == Endpoint::kChats && request.logprobs) {
     values->settings.mutable_sampling()->set_logprobs(
         static_cast<int32_t>(values->top_logprobs.value_or(0)));
+  }
+  if (static_cast<int64_t>(values->settings.SpaceUsedLong()) > kMostSettingsBytes) {
+    return Invalid("stop, stop_token_ids, logit_bias and cache_salt take more than ",
+                   kMostSettingsBytes, " bytes together");
   }
   return SetMaxTokens(values);
 }

@@ -199,6 +199,23 @@ TEST(RequestTest, FieldsGoTogether) {
   ExpectWrong(Endpoint::kCompletions, R"({"model":"m"})", "prompt is missing");
 }
 
+// Each prompt has a copy of them.
+TEST(RequestTest, SettingsHaveALimit) {
+  ExpectWrong("\"cache_salt\":\"" + std::string(200'000, 's') + "\"", "cache_salt take more than");
+  std::string stops = "\"stop\":[\"a\"";
+  for (int i = 0; i < 10'000; ++i) stops += ",\"a\"";
+  ExpectWrong(stops + "]", "take more than 131072 bytes together");
+  // As much as Generation takes of each.
+  std::string most = "\"cache_salt\":\"" + std::string(1024, 's') + "\",\"stop\":[\"" +
+                     std::string(1024, 'a') + "\"";
+  for (int i = 1; i < 16; ++i) most += ",\"" + std::string(1024, 'a') + "\"";
+  most += "],\"stop_token_ids\":[0";
+  for (int i = 1; i < 1024; ++i) most += ",0";
+  most += "],\"logit_bias\":{\"0\":1";
+  for (int i = 1; i < 1024; ++i) most += ",\"" + std::to_string(i) + "\":1";
+  EXPECT_EQ(ReadCompletion(most + "}").generate[0].sampling().bias().size(), 1024u);
+}
+
 TEST(RequestTest, WhatIsNotThereIsRefusedByName) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> chats = {
       {"tools", {R"([{"type":"function"}])"}},
