@@ -31,9 +31,17 @@ void Generation::Begin(std::vector<v1::GenerateRequest> requests,
                        ServerLedger::Reservation memory) {
   requests_ = std::move(requests);
   memory_ = std::move(memory);
+  if (requests_.size() > 1) {
+    core_.text_queue().Submit([self = shared_from_this()] { self->Read(); });
+  } else {
+    Read();
+  }
+}
+
+void Generation::Read() {
   if (absl::Status s = Accept(); !s.ok()) {
     Refuse(s);
-  } else if (std::any_of(requests_.begin(), requests_.end(), TakesLong)) {
+  } else if (requests_.size() == 1 && TakesLong(requests_.front())) {
     core_.text_queue().Submit([self = shared_from_this()] { self->Tokenize(); });
   } else {
     Tokenize();

@@ -75,7 +75,8 @@ class Generation final : public std::enable_shared_from_this<Generation> {
  private:
   Generation(ServerCore& core, GenerationCaller caller);
 
-  // Each ends the request, or goes on with the next.
+  // Each ends the request, or goes on with the next. Several prompts are read on the queue "text".
+  void Read();
   void Tokenize();
   void AwaitPlan();
   void GotPlan(const absl::Status& status);

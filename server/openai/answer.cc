@@ -86,7 +86,11 @@ void Answer::Begin(Call call, OpenAiRequest request, ServerLedger::Reservation m
 void Answer::Start(std::vector<v1::GenerateRequest> requests, ServerLedger::Reservation memory) {
   if (echo_) {
     int64_t bytes = 0;
-    for (const v1::GenerateRequest& request : requests) bytes += request.SpaceUsedLong();
+    for (const v1::GenerateRequest& request : requests) {
+      bytes += static_cast<int64_t>(request.SpaceUsedLong());
+    }
+    // In a stream each choice's first chunk has the text, which is written once more as JSON.
+    if (stream_) bytes *= 1 + 2 * static_cast<int64_t>(n_);
     MutexLock lock(mu_);
     auto held = core_.ledger().Reserve(HeldKind::kRequests, bytes, "the prompts to echo");
     if (!held.ok()) {
