@@ -41,7 +41,8 @@ void Generation::Begin(std::vector<v1::GenerateRequest> requests,
 void Generation::Read() {
   if (absl::Status s = Accept(); !s.ok()) {
     Refuse(s);
-  } else if (requests_.size() == 1 && TakesLong(requests_.front())) {
+  } else if (requests_.size() == 1 &&
+             TakesLong(requests_.front(), static_cast<int64_t>(streams_.size()))) {
     core_.text_queue().Submit([self = shared_from_this()] { self->Tokenize(); });
   } else {
     Tokenize();
@@ -111,6 +112,7 @@ void Generation::AwaitPlan() {
                         [self](const absl::Status& status) { self->GotPlan(status); });
       return;
     case CallOwner::Waiting::kCancelled:
+      owner_->StopTimer();
       Refuse(streams_.front()->cancelled());
       return;
     case CallOwner::Waiting::kExpired:

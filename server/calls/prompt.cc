@@ -156,8 +156,9 @@ absl::StatusOr<std::vector<int32_t>> ChatTokens(const std::vector<Part>& parts,
   return ids;
 }
 
-bool TakesLong(const v1::GenerateRequest& request) {
-  return request.has_chat() || static_cast<int64_t>(request.text().size()) >= kLongText;
+bool TakesLong(const v1::GenerateRequest& request, int64_t choices) {
+  const int64_t size = static_cast<int64_t>(request.text().size()) + request.tokens().ids_size();
+  return request.has_chat() || size * choices >= kLongText;
 }
 
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::GenerateRequest& request,

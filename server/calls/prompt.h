@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/athanor/v1/generate.pb.h"
+#include "server/calls/request_limits.h"
 #include "server/generate/engine.h"
 #include "server/generate/language_model.h"
 #include "server/text/part.h"
@@ -24,11 +25,8 @@ namespace athanor {
 // Text of more bytes a token than this, on average, is not made into tokens: it has no room in the
 // model's context, or says nothing.
 inline constexpr int64_t kMostTokenBytes = 32;
-// Most tokens of `stop_tokens`.
-inline constexpr int64_t kMostStopTokens = 1024;
-// Most bytes of `cache_salt`, which is hashed with each prompt.
-inline constexpr int64_t kMostSaltBytes = 1024;
-// Text from so many bytes on is made into tokens away from the threads that read.
+// Prompts from so many bytes or tokens on, those of all choices together, are made into tokens away
+// from the threads that read.
 inline constexpr int64_t kLongText = int64_t{2} << 10;
 
 // Returns all but the prompt's tokens. FAILED_PRECONDITION: the model lacks what the request needs;
@@ -36,8 +34,8 @@ inline constexpr int64_t kLongText = int64_t{2} << 10;
 absl::StatusOr<GenerateInput> ReadSettings(const v1::GenerateRequest& request,
                                            const LanguageModel& model, SequenceTime arrived);
 
-// Reports whether PromptTokens may take long.
-bool TakesLong(const v1::GenerateRequest& request);
+// Reports whether it may take long to make the prompt's tokens, and to start so many sequences.
+bool TakesLong(const v1::GenerateRequest& request, int64_t choices);
 
 // REQUIRES: ReadSettings is OK.
 absl::StatusOr<std::vector<int32_t>> PromptTokens(const v1::GenerateRequest& request,

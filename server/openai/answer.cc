@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kFirstReserve = int64_t{64} << 10;
 constexpr size_t kMostRequestId = 128;
 constexpr int kStatusCodes = 17;
+constexpr int64_t kAheadOfTexts = -1;  // of the queue "text": what frees goes first
 constexpr char kJson[] = "application/json";
 
 std::string NewId(Endpoint endpoint) {
@@ -208,7 +209,8 @@ void Answer::Fail(const absl::Status& status) {
   Report(status);
   if (ended_ == choices_.size()) return;
   // The other sequences end too. Not here, where a stream's lock is held.
-  core_.text_queue().Submit([generation = generation_, status] { generation->Cancel(status); });
+  core_.text_queue().Submit([generation = generation_, status] { generation->Cancel(status); },
+                            kAheadOfTexts);
 }
 
 void Answer::Break(const absl::Status& why) {
@@ -290,7 +292,8 @@ void Answer::Left() {
 void Answer::LetGo() {
   if (self_ == nullptr || !over_ || ended_ < choices_.size()) return;
   // Destroyed where no lock of a stream is held, since it leaves the streams.
-  core_.text_queue().Submit([self = std::exchange(self_, nullptr)]() mutable { self.reset(); });
+  core_.text_queue().Submit([self = std::exchange(self_, nullptr)]() mutable { self.reset(); },
+                            kAheadOfTexts);
 }
 
 void Answer::Report(const absl::Status& status) const {

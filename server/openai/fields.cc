@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/calls/request_limits.h"
 #include "server/generate/sampling.h"
+#include "server/generate/stop_watcher.h"
 
 namespace athanor {
 namespace {
@@ -27,6 +29,13 @@ absl::Status ReadNumber(Path path, const Json& value, float* number) {
   }
   *number = static_cast<float>(read);
   return absl::OkStatus();
+}
+
+// Refuses a list that is too long ahead of what reading it takes.
+absl::Status CheckSize(Path path, const Json& list, absl::string_view of, int64_t most) {
+  if (static_cast<int64_t>(list.size()) <= most) return absl::OkStatus();
+  return Invalid(std::string(path), " has ", list.size(), " ", std::string(of), "; it may have ",
+                 most);
 }
 
 // Each of these reads a number into a field of v1::Sampling.
@@ -159,6 +168,7 @@ absl::Status ReadStop(Path path, Json& value, FieldValues* values) {
     return absl::OkStatus();
   }
   if (!value.is_array()) return WrongType(path, value, "a text or a list of texts");
+  RETURN_IF_ERROR(CheckSize(path, value, "texts", StopWatcher::kMostStops));
   for (size_t i = 0; i < value.size(); ++i) {
     RETURN_IF_ERROR(
         ReadText(absl::StrCat(path, "[", i, "]"), value[i], values->settings.add_stop()));
@@ -168,6 +178,7 @@ absl::Status ReadStop(Path path, Json& value, FieldValues* values) {
 
 absl::Status ReadStopTokens(Path path, Json& value, FieldValues* values) {
   if (!value.is_array()) return WrongType(path, value, "a list of tokens");
+  RETURN_IF_ERROR(CheckSize(path, value, "tokens", kMostStopTokens));
   for (size_t i = 0; i < value.size(); ++i) {
     int64_t token = 0;
     RETURN_IF_ERROR(ReadInt(absl::StrCat(path, "[", i, "]"), value[i], 0, kMostInt32, &token));
@@ -193,10 +204,7 @@ absl::Status ReadTopK(Path path, Json& value, FieldValues* values) {
 
 absl::Status ReadLogitBias(Path path, Json& value, FieldValues* values) {
   if (!value.is_object()) return WrongType(path, value, "an object of numbers by token");
-  if (static_cast<int64_t>(value.size()) > Sampling::kMostBias) {
-    return Invalid(std::string(path), " has ", value.size(), " tokens; it may have ",
-                   Sampling::kMostBias);
-  }
+  RETURN_IF_ERROR(CheckSize(path, value, "tokens", Sampling::kMostBias));
   auto& bias = *values->settings.mutable_sampling()->mutable_bias();
   for (const auto& [key, added] : value.items()) {
     int32_t token = 0;
@@ -229,7 +237,10 @@ absl::Status ReadContinues(Path path, Json& value, FieldValues* values) {
 }
 
 absl::Status ReadCacheSalt(Path path, Json& value, FieldValues* values) {
-  return ReadText(path, value, values->settings.mutable_cache_salt());
+  std::string* salt = values->settings.mutable_cache_salt();
+  RETURN_IF_ERROR(ReadText(path, value, salt));
+  if (static_cast<int64_t>(salt->size()) <= kMostSaltBytes) return absl::OkStatus();
+  return Invalid(std::string(path), " has ", salt->size(), " bytes; it may have ", kMostSaltBytes);
 }
 
 using Request = v1::GenerateRequest;

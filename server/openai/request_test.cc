@@ -201,10 +201,14 @@ TEST(RequestTest, FieldsGoTogether) {
 
 // Each prompt has a copy of them.
 TEST(RequestTest, SettingsHaveALimit) {
-  ExpectWrong("\"cache_salt\":\"" + std::string(200'000, 's') + "\"", "cache_salt take more than");
+  ExpectWrong("\"cache_salt\":\"" + std::string(1025, 's') + "\"", "cache_salt has 1025 bytes");
+  ExpectWrong("\"stop\":\"" + std::string(200'000, 's') + "\"", "take more than 131072 bytes");
   std::string stops = "\"stop\":[\"a\"";
-  for (int i = 0; i < 10'000; ++i) stops += ",\"a\"";
-  ExpectWrong(stops + "]", "take more than 131072 bytes together");
+  for (int i = 1; i < 17; ++i) stops += ",\"a\"";
+  ExpectWrong(stops + "]", "stop has 17 texts; it may have 16");
+  std::string tokens = "\"stop_token_ids\":[0";
+  for (int i = 1; i < 1025; ++i) tokens += ",0";
+  ExpectWrong(tokens + "]", "stop_token_ids has 1025 tokens; it may have 1024");
   // As much as Generation takes of each.
   std::string most = "\"cache_salt\":\"" + std::string(1024, 's') + "\",\"stop\":[\"" +
                      std::string(1024, 'a') + "\"";

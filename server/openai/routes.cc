@@ -22,6 +22,7 @@ using Exchange = std::shared_ptr<HttpExchange>;
 constexpr char kModels[] = "/v1/models/";
 // Bodies from so many bytes on are read away from the threads of HTTP.
 constexpr size_t kLongBody = size_t{64} << 10;
+constexpr int64_t kBehindTexts = 1;  // of the queue "text": a huge body holds up no chat
 
 void AnswerJson(HttpExchange& exchange, const Json& json) {
   exchange.Answer(200, "application/json",
@@ -75,9 +76,9 @@ class Side {
       side->CompleteNow(endpoint, exchange);
       return;
     }
-    side->core_.text_queue().Submit([side, endpoint, exchange = std::move(exchange)] {
-      side->CompleteNow(endpoint, exchange);
-    });
+    side->core_.text_queue().Submit(
+        [side, endpoint, exchange = std::move(exchange)] { side->CompleteNow(endpoint, exchange); },
+        kBehindTexts);
   }
 
  private:
