@@ -114,7 +114,8 @@ struct SchedulerCounts {
 
 class Scheduler {
  public:
-  // `pool` must outlive the scheduler. REQUIRES: all options are at least 1.
+  // `pool` must outlive the scheduler. REQUIRES: sizes and numbers of sequences in `options` are
+  // at least 1.
   Scheduler(const SchedulerOptions& options, BlockPool* pool);
 
   // Lets a sequence wait for its turn. Returns INVALID_ARGUMENT, with the numbers, if its fields
