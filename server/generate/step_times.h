@@ -4,8 +4,8 @@
 //   times.Learn(/*rows=*/24, took);               // a whole turn: waits and sampling included
 //   int64_t rows = times.RowsWithin(milliseconds(50), /*most=*/512);
 //
-// Keeps averages at 1, 2, 4, ... rows, linear between, and from no time for no rows. A turn moves
-// the two averages beside its rows, the nearer one more. Pure; not thread-safe.
+// Keeps an average of rows and of time for turns of 1, 2 to 3, 4 to 7, ... rows, linear between
+// them, and from no time for no rows. Pure; not thread-safe.
 #ifndef ATHANOR_SERVER_GENERATE_STEP_TIMES_H_
 #define ATHANOR_SERVER_GENERATE_STEP_TIMES_H_
 
@@ -20,7 +20,8 @@ class StepTimes {
   using Duration = std::chrono::steady_clock::duration;
 
   // A turn counts as at most 4 times as long as expected: one that waited for a plan changes
-  // little. REQUIRES: rows >= 1
+  // little. Averages of fewer rows are lowered to the new one: what was slow once does not stay if
+  // its rows do not come again. REQUIRES: rows >= 1
   void Learn(int64_t rows, Duration took);
   // Returns the time that a turn of so many rows is expected to take, which is never less for more
   // rows. Zero if nothing is learned yet.
@@ -30,15 +31,13 @@ class StepTimes {
   int64_t RowsWithin(Duration time, int64_t most) const;
 
  private:
-  struct Point {
-    double seconds = 0;
-    double weight = 0;  // of the turns in the average; 0: none
+  struct Average {
+    double rows = 0, seconds = 0;
+    double weight = 0;  // of the turns in it; 0: none
   };
-  // Moves a point's average by its part of a turn's error.
-  static void Move(double part, double error, Point* point);
   double SecondsOf(double rows) const;
 
-  std::array<Point, 22> points_;  // of 1 to 2^21 rows
+  std::array<Average, 64> averages_;  // of turns of 2^i rows up to twice as many
 };
 
 }  // namespace athanor

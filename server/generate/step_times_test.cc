@@ -1,7 +1,7 @@
 #include "server/generate/step_times.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <random>
 
 #include "gtest/gtest.h"
@@ -68,6 +68,30 @@ TEST(StepTimesTest, FollowsAMachineThatSlowsDown) {
   for (int i = 0; i < 100; ++i) times.Learn(8, milliseconds(20));
   for (int i = 0; i < 100; ++i) times.Learn(8, milliseconds(400));
   EXPECT_NEAR(Milliseconds(times.Of(8)), 400, 1);
+}
+
+TEST(StepTimesTest, WhatWasSlowOnceIsForgottenThoughItsRowsDoNotComeAgain) {
+  StepTimes times;
+  times.Learn(20, milliseconds(1500));  // as a first turn may be
+  for (int i = 0; i < 200; ++i) times.Learn(1, milliseconds(10));
+  for (int i = 0; i < 100; ++i) {
+    times.Learn(80, milliseconds(25));
+    times.Learn(64, milliseconds(22));
+  }
+  EXPECT_NEAR(Milliseconds(times.Of(64)), 22, 2);
+  EXPECT_LE(times.Of(20), times.Of(64));
+  EXPECT_GT(times.RowsWithin(milliseconds(50), 512), 128);
+}
+
+// What a step has room for grows though a large step was slow at first.
+TEST(StepTimesTest, RowsGrowBackAfterASlowLargeTurn) {
+  StepTimes times;
+  times.Learn(512, seconds(10));
+  for (int i = 0; i < 2000; ++i) {
+    const int64_t rows = std::max<int64_t>(17, times.RowsWithin(milliseconds(50), 512));
+    times.Learn(rows, FromMilliseconds(10 + 0.1 * static_cast<double>(rows)));
+  }
+  EXPECT_NEAR(static_cast<double>(times.RowsWithin(milliseconds(50), 512)), 400, 20);
 }
 
 TEST(StepTimesTest, TakesAnyNumberOfRowsAndAnyTime) {
