@@ -49,6 +49,10 @@ void BlockPool::Name(int32_t block, const BlockKey& key) {
   blocks_[block].key = key;
 }
 
+void BlockPool::Unname(int32_t block) {
+  if (blocks_[block].keyed) TakeKey(block);
+}
+
 std::vector<int32_t> BlockPool::Shed(int64_t most) {
   std::vector<int32_t> shed;
   while (static_cast<int64_t>(shed.size()) < most && kept_ > 0) {

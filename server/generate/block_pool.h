@@ -43,6 +43,9 @@ class BlockPool {
   // Gives the block a key, unless another block has it. REQUIRES: the block is referred to, has no
   // key, and no sequence will write it any more.
   void Name(int32_t block, const BlockKey& key);
+  // Takes the block's key away, if it has one: its contents may be wrong. REQUIRES: the block is
+  // referred to.
+  void Unname(int32_t block);
   // Makes up to `most` kept blocks blank, those dropped longest ago; returns them.
   std::vector<int32_t> Shed(int64_t most);
   // Takes all keys away: kept blocks become blank.

@@ -124,6 +124,22 @@ TEST(BlockPoolTest, ShedsTheOldestKeptOnes) {
   EXPECT_TRUE(pool.Check().ok()) << pool.Check();
 }
 
+TEST(BlockPoolTest, AnUnnamedBlockIsNotFoundAndTakesAnotherKey) {
+  BlockPool pool(3);
+  pool.Name(*pool.Take(), Key(1));
+  pool.Share(1);
+  pool.Unname(1);
+  pool.Unname(1);
+  EXPECT_EQ(pool.Find(Key(1)), std::nullopt);
+  pool.Name(1, Key(2));
+  EXPECT_EQ(pool.Find(Key(2)), 1);
+  pool.Unname(1);
+  pool.Drop(1);
+  pool.Drop(1);
+  EXPECT_EQ(pool.kept(), 0);
+  EXPECT_TRUE(pool.Check().ok()) << pool.Check();
+}
+
 TEST(BlockPoolTest, ForgetsKeysOfAll) {
   BlockPool pool(4);
   for (int32_t block = 1; block < 4; ++block) pool.Name(*pool.Take(), Key(block));
@@ -211,6 +227,9 @@ TEST(BlockPoolTest, IsTheSimpleModelOverRandomOperations) {
         model.keys.clear();
       } else if (held == model.references.end()) {
         continue;
+      } else if (random() % 20 == 0) {
+        pool.Unname(held->first);
+        model.keys.erase(held->first);
       } else if (random() % 2 == 0 && !model.keys.contains(held->first)) {
         pool.Name(held->first, Key(key));
         if (!found.has_value()) model.keys[held->first] = key;

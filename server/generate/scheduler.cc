@@ -302,6 +302,8 @@ void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
     Sequence* sequence = Get(outcome.id);
     if (sequence == nullptr) continue;
     if (!outcome.status.ok()) {
+      // What it read may be wrong: others compute it anew.
+      for (int32_t block : sequence->blocks) pool_->Unname(block);
       Fail(sequence, outcome.status);
       continue;
     }

@@ -208,6 +208,15 @@ TEST_F(SharingTest, APreemptedOneFindsItsBlocks) {
   EXPECT_EQ(scheduler_.counts().recomputed_tokens, 2);
 }
 
+TEST_F(SharingTest, WhatLedToAnErrorIsComputedAnew) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(6)).ok());
+  const Step step = scheduler_.Next(now_, times_);
+  scheduler_.Done(step, {{.id = 1, .status = absl::DataLossError("NaN")}});
+  EXPECT_EQ(pool_.kept(), 0);
+  ASSERT_TRUE(scheduler_.Add(2, Rooted(6)).ok());
+  EXPECT_EQ(Run().size(), 6u);
+}
+
 TEST_F(SharingTest, WhatIsForgottenIsComputedAnewAndNotNamedByWhatRuns) {
   ASSERT_TRUE(scheduler_.Add(1, Rooted(8, 1)).ok());
   RunAll();
