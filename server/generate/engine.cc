@@ -138,6 +138,7 @@ void ThreadedEngine::Loop() {
 
 void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
   const SequenceTime began = Now();
+  const bool first = runner_->plan_id().empty();
   for (Reply* reply : turn.replies) reply->Start(began);
   if (const absl::Status committed = Commit(turn); !committed.ok()) {
     return EndAll(absl::IsResourceExhausted(committed) ? book_->Refused(turn, committed)
@@ -157,7 +158,8 @@ void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
     if (reply->has_chosen() && !reply->Send(now)) full.push_back(turn.step.tables[table]);
   }
   if (!full.empty()) book_->Pause(full, now);
-  times_.Learn(static_cast<int64_t>(turn.step.rows.size()), Now() - began);
+  // The first turn makes states and a context, and reads weights from disk.
+  if (!first) times_.Learn(static_cast<int64_t>(turn.step.rows.size()), Now() - began);
 }
 
 absl::Status ThreadedEngine::Commit(const EngineBook::Turn& turn) {
