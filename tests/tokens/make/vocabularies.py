@@ -156,7 +156,11 @@ def of_sentencepiece(model: bytes, kind: str, file: pathlib.Path) -> Known:
     pieces = [made.id_to_piece(i) for i in range(len(made))]
     words = [piece for i, piece in enumerate(pieces) if not made.is_byte(i)
              and (made.is_control(i) or piece.startswith(("[", "<")) and len(piece) > 3)]
-    return Known(kind, file, made.encode, made.decode, words, without=frozenset("\0"))
+
+    def decode(ids: list[int]) -> str:  # we leave out what is unknown
+        return made.decode([token for token in ids if token != made.unk_id()])
+
+    return Known(kind, file, made.encode, decode, words, without=frozenset("\0"))
 
 
 def of_ranks(ranks: dict[bytes, int], pattern: str, form: str | None, first: int, kind: str,
@@ -179,7 +183,7 @@ def of_gguf(file: pathlib.Path) -> Known:
     tokens = fields["tokens"].contents()
     types = fields["token_type"].contents()
     model = fields["model"].contents()
-    if model == "llama":
+    if model in ("llama", "t5"):
         proto = sentencepiece_model_pb2.ModelProto()
         unk = fields["unknown_token_id"].contents() if "unknown_token_id" in fields else -1
         for i, (token, score, kind) in enumerate(
@@ -187,11 +191,16 @@ def of_gguf(file: pathlib.Path) -> Known:
             fills = kind == 2 and unk not in (-1, i)  # the library knows one unknown token
             proto.pieces.add(piece=token, score=score, type=3 if fills else kind)
         trainer = proto.trainer_spec
-        trainer.model_type = trainer.BPE
-        trainer.byte_fallback = True
-        proto.normalizer_spec.name = "identity"
-        proto.normalizer_spec.remove_extra_whitespaces = False
-        proto.normalizer_spec.add_dummy_prefix = "add_space_prefix" not in fields or bool(
+        trainer.model_type = trainer.BPE if model == "llama" else trainer.UNIGRAM
+        trainer.byte_fallback = 6 in types
+        normalizer = proto.normalizer_spec
+        normalizer.name = "identity"
+        normalizer.remove_extra_whitespaces = (
+            "remove_extra_whitespaces" in fields and fields["remove_extra_whitespaces"].contents())
+        if "precompiled_charsmap" in fields:
+            normalizer.precompiled_charsmap = bytes(
+                byte & 255 for byte in fields["precompiled_charsmap"].contents())
+        normalizer.add_dummy_prefix = "add_space_prefix" not in fields or bool(
             fields["add_space_prefix"].contents())
         return of_sentencepiece(proto.SerializeToString(), "gguf", file)
     pre = fields["pre"].contents() if "pre" in fields else ""
