@@ -23,8 +23,7 @@ from http_tokens import Socket, complete, request
 NAME = "tokens"
 CONTEXT = 1 << 12  # tokens of the decoder
 TOKEN_KV_BYTES = 256
-# Fewer than lost clients would take at once.
-KV_MEMORY = 3 * CONTEXT * TOKEN_KV_BYTES
+KV_MEMORY = CONTEXT * TOKEN_KV_BYTES  # of one context, so that clients take each other's blocks
 SMALL = 4096  # bytes that the system takes in for who does not read
 ANSWER = 40
 
