@@ -162,7 +162,9 @@ constexpr FlagRow kFlags[] = {
      "reading the rest; 0: no limit",
      kLimit},
     {"max_connections", FlagType::kInt, &O::max_connections, 1, 1'000'000,
-     "most gRPC connections open at once; the server closes further ones immediately", kLimit},
+     "most connections of --listen open at once, and as many of --openai_listen; the server closes "
+     "further ones immediately",
+     kLimit},
     {"connection_quiet", FlagType::kDuration, &O::connection_quiet_ms, 1, kMaxMessage,
      "time without a call after which a connection may be closed in favour of a new one when all "
      "are in use",
