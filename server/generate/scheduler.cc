@@ -15,6 +15,8 @@ namespace {
 
 // A step has room for so many rows of prompts, also where they pass the target: prompts go on.
 constexpr int64_t kLeastPromptRows = 16;
+// After a step without memory one more sequence may run whenever so many steps had it.
+constexpr int64_t kStepsForOneMore = 32;
 
 absl::Status CheckRequest(const SequenceRequest& request) {
   if (request.prompt.empty()) {
@@ -53,6 +55,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, BlockPool* pool)
       fair_(std::min(options.max_sequences, options.max_batched_tokens)) {
   // Then each step has a row for each sequence that decodes, and one for a prompt beside them.
   options_.max_sequences = std::min(options_.max_sequences, options_.max_batched_tokens);
+  most_running_ = options_.max_sequences;
 }
 
 absl::Status Scheduler::Fit(Sequence* sequence) const {
@@ -297,6 +300,9 @@ void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
     }
   }
   fair_.Charge(clients);
+  if (++steps_since_refusal_ % kStepsForOneMore == 0) {
+    most_running_ = std::min(most_running_ + 1, options_.max_sequences);
+  }
   SetInStep(step, false);
   for (const Told& outcome : told) {
     Sequence* sequence = Get(outcome.id);
@@ -348,12 +354,13 @@ void Scheduler::Refused(const Step& step, const absl::Status& status) {
   SetInStep(step, false);
   again_.push_back(step);
   if (running() < before) return;  // who ended meanwhile has given up blocks
-  refused_ = true;
   if (Sequence* victim = Victim()) {
     Preempt(victim);
   } else {
     Fail(*running_.begin(), status);
   }
+  most_running_ = std::max<int64_t>(1, running());
+  steps_since_refusal_ = 0;
 }
 
 void Scheduler::Cancel(SequenceId id, const absl::Status& status) {
@@ -405,7 +412,6 @@ void Scheduler::Fail(Sequence* sequence, const absl::Status& status) {
 void Scheduler::End(Sequence* sequence, Finish finish, const absl::Status& status) {
   if (sequence->running) {
     Displace(sequence);
-    refused_ = false;
   } else {
     waiting_.erase(sequence);
   }

@@ -69,7 +69,8 @@ struct SchedulerOptions {
   // The time that a step with a sequence that decodes should take at most: fewer rows of prompts
   // are computed beside it. Zero: none.
   SequenceTime::duration itl_target{0};
-  // The number of times that a sequence gives up its blocks before others are asked first.
+  // The number of times that a sequence gives up its blocks before others are asked first. 0: none
+  // gives way to clients below their share.
   int64_t max_preemptions = 8;
 };
 
@@ -133,7 +134,8 @@ class Scheduler {
   void Failed(const Step& step, const absl::Status& status);
   // Reports that the step was not run, since there is no memory for blocks of it that nobody keeps:
   // the last in order is preempted, and the step's other rows come again. A sequence that runs
-  // alone ends with the status. Until another ends, none is admitted.
+  // alone ends with the status. From then on at most so many run as do, and one more after every
+  // 32 steps.
   void Refused(const Step& step, const absl::Status& status);
   // Ends a sequence with an error. Does nothing if it has ended.
   void Cancel(SequenceId id, const absl::Status& status);
@@ -179,9 +181,12 @@ class Scheduler {
   // Returns the number of blocks that the sequence would share.
   int64_t Hits(const Sequence& sequence) const;
   // Reports whether the sequence waits for a block that another is about to store. StillAwaits
-  // looks only at the block that Awaits found last.
+  // looks only at the sequence that Awaits found last.
   bool Awaits(Sequence* sequence) const;
-  bool StillAwaits(const Sequence& sequence) const;
+  bool StillAwaits(Sequence* sequence) const;
+  // Reports whether the sequence has a key for the block, and tokens behind it: the last token is
+  // computed in a block of its own.
+  bool IsSharable(const Sequence& sequence, int64_t block) const;
   bool IsAboutToStore(const Sequence& sequence, int64_t block) const;
   // Reports whether the sequence can be admitted, once it has preempted those that give way to it.
   bool MakeRoomFor(const Sequence& sequence);
@@ -240,8 +245,9 @@ class Scheduler {
   SchedulerCounts counts_;
   int64_t arrived_ = 0;
   int64_t steps_ = 0;
-  bool gave_way_ = false;  // somebody to a client below its share, ahead of this step
-  bool refused_ = false;   // a step was refused memory, and nobody has ended since
+  bool gave_way_ = false;     // somebody to a client below its share, ahead of this step
+  int64_t most_running_ = 0;  // max_sequences, or fewer after a step was refused memory
+  int64_t steps_since_refusal_ = 0;
 };
 
 }  // namespace athanor

@@ -76,6 +76,7 @@ class Fuzz {
         hostile_(Below(3) == 0),
         rooted_(Below(3) > 0),
         lossy_(Below(4) == 0),
+        row_us_(Below(2) == 0 ? 10 : 2000),
         clients_(Below(2) == 0 ? 1 : 2 + Below(3)),
         urgent_(Below(3) == 0),
         beginnings_(4) {}
@@ -223,8 +224,9 @@ class Fuzz {
     CheckShape(step);
     if (hostile_ && !draining_ && Below(3) == 0) Disturb();  // while the step runs
     if (step.rows.empty()) return step;
-    times_.Learn(static_cast<int64_t>(step.rows.size()),
-                 std::chrono::microseconds(Below(10) * static_cast<int64_t>(step.rows.size())));
+    times_.Learn(
+        static_cast<int64_t>(step.rows.size()),
+        std::chrono::microseconds(Below(row_us_) * static_cast<int64_t>(step.rows.size())));
     if (hostile_ && Below(40) == 0) return Refuse(step);
     const bool guilty = std::any_of(step.tables.begin(), step.tables.end(),
                                     [&](SequenceId id) { return asked_[id].guilty; });
@@ -433,6 +435,7 @@ class Fuzz {
   const bool hostile_;           // cancels, deadlines, failures and NaN occur
   const bool rooted_;            // some sequences share blocks
   const bool lossy_;             // keys and kept blocks get lost
+  const int64_t row_us_;         // a row takes so long at most
   const int64_t clients_;
   const bool urgent_;                             // priorities differ
   std::vector<std::vector<int32_t>> beginnings_;  // of prompts

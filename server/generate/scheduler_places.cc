@@ -19,9 +19,8 @@ constexpr int64_t kMostPassed = 8;
 
 void Scheduler::Admit() {
   const int64_t pauses = paused();
-  if (refused_ && pauses < running()) return;
   // Nobody gives way: spares the walk over those that wait.
-  if (running() == options_.max_sequences && pauses == 0 && fair_.working() <= 1) return;
+  if (running() >= most_running_ && pauses == 0 && fair_.working() <= 1) return;
   while (Sequence* sequence = FirstWaiting()) {
     if (!MakeRoomFor(*sequence)) return;
     Place(sequence);
@@ -36,9 +35,9 @@ Sequence* Scheduler::FirstWaiting() {
   };
   while (true) {
     const Sequence* first = nullptr;
-    for (const Sequence* sequence : waiting_) {
+    for (Sequence* sequence : waiting_) {
       if (first != nullptr && sequence->priority > first->priority) break;
-      if (sequence->paused.has_value() || StillAwaits(*sequence)) continue;
+      if (sequence->paused.has_value() || StillAwaits(sequence)) continue;
       if (first == nullptr || turn(sequence) < turn(first)) first = sequence;
     }
     if (first == nullptr) return nullptr;
@@ -66,11 +65,8 @@ Sequence* Scheduler::FirstOf(const FairOrder::Client* client, int64_t priority) 
 }
 
 int64_t Scheduler::Hits(const Sequence& sequence) const {
-  // The last token is computed in a block of its own.
-  const int64_t most = std::min((static_cast<int64_t>(sequence.tokens.size()) - 1) / options_.block,
-                                static_cast<int64_t>(sequence.keys.size()));
   int64_t hits = 0;
-  while (hits < most && pool_->Find(sequence.keys[hits]).has_value()) ++hits;
+  while (IsSharable(sequence, hits) && pool_->Find(sequence.keys[hits]).has_value()) ++hits;
   return hits;
 }
 
@@ -80,18 +76,28 @@ bool Scheduler::IsAboutToStore(const Sequence& sequence, int64_t block) const {
          sequence.stored < (block + 1) * options_.block;
 }
 
-bool Scheduler::StillAwaits(const Sequence& sequence) const {
-  if (!sequence.awaits.has_value()) return false;
-  const Sequence* other = Find(sequence.awaits->first);
-  return other != nullptr && IsAboutToStore(*other, sequence.awaits->second);
+bool Scheduler::StillAwaits(Sequence* sequence) const {
+  if (!sequence->awaits.has_value()) return false;
+  auto& [id, block] = *sequence->awaits;
+  const Sequence* other = Find(id);
+  if (other == nullptr) return false;
+  // Equal keys are equal up to there: where it has stored further ones, it may be about to store
+  // the next.
+  block = std::max(block, other->stored / options_.block);
+  return IsSharable(*sequence, block) && IsAboutToStore(*other, block) &&
+         sequence->keys[block] == other->keys[block];
+}
+
+bool Scheduler::IsSharable(const Sequence& sequence, int64_t block) const {
+  return block < static_cast<int64_t>(sequence.keys.size()) &&
+         (block + 1) * options_.block < static_cast<int64_t>(sequence.tokens.size());
 }
 
 bool Scheduler::Awaits(Sequence* sequence) const {
-  if (StillAwaits(*sequence)) return true;
+  if (StillAwaits(sequence)) return true;
   sequence->awaits.reset();
   const int64_t next = Hits(*sequence);
-  if ((next + 1) * options_.block >= static_cast<int64_t>(sequence->tokens.size())) return false;
-  if (next >= static_cast<int64_t>(sequence->keys.size())) return false;
+  if (!IsSharable(*sequence, next)) return false;
   for (const Sequence* other : running_) {
     // Nobody waits for those of a later priority.
     if (other->priority > sequence->priority) break;
@@ -117,7 +123,7 @@ bool Scheduler::MakeRoomFor(const Sequence& sequence) {
 }
 
 bool Scheduler::HasRoomFor(const Sequence& sequence) const {
-  if (running() == options_.max_sequences) return false;
+  if (running() >= most_running_) return false;
   const int64_t hits = Hits(sequence);
   int64_t needed = BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - hits;
   for (int64_t block = 0; block < hits; ++block) {

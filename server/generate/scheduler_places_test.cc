@@ -13,6 +13,8 @@ namespace {
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 
+using SharingTest = SchedulerTest;
+
 TEST_F(SchedulerTest, WhoNeedsABlockTakesThoseOfTheLastWhichGoesOnLater) {
   BlockPool pool(5);
   Scheduler scheduler(kSmall, &pool);
@@ -103,6 +105,48 @@ TEST_F(SchedulerTest, ThoseWhoGainedMoreAndGaveUpLessGoFirst) {
   EXPECT_THAT(scheduler.Next(now_, times_).tables, ElementsAre(3)) << "nobody is admitted";
 }
 
+TEST_F(SchedulerTest, AfterARefusalNoMoreRunThanDidAndOneMoreEvery32Steps) {
+  BlockPool pool(100);
+  Scheduler scheduler({.max_batched_tokens = 64, .max_sequences = 4, .block = 4}, &pool);
+  const auto run = [&](int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const Step step = scheduler.Next(now_, times_);
+      scheduler.Done(step, Tell(step, 7));
+    }
+    return scheduler.running();
+  };
+  for (int id = 1; id < 9; ++id) ASSERT_TRUE(scheduler.Add(id, Prompt(1, 80)).ok());
+  EXPECT_EQ(run(1), 4);
+  for (int i = 0; i < 2; ++i) {
+    scheduler.Refused(scheduler.Next(now_, times_), absl::ResourceExhaustedError("no memory"));
+  }
+  EXPECT_EQ(run(2), 2);
+  scheduler.Cancel(1, absl::CancelledError("left"));
+  EXPECT_EQ(run(1), 2) << "another has its place";
+  EXPECT_EQ(run(29), 2);
+  EXPECT_EQ(run(1), 3);
+  EXPECT_EQ(run(31), 3);
+  EXPECT_EQ(run(1), 4);
+}
+
+TEST_F(SharingTest, WaitsOnWhileTheOtherGoesOnAndStopsWhereTheyDiffer) {
+  BlockPool pool(100);
+  SchedulerOptions options = kSmall;
+  options.max_batched_tokens = 4;
+  Scheduler scheduler(options, &pool);
+  ASSERT_TRUE(scheduler.Add(1, Rooted(24)).ok());
+  SequenceRequest other = Rooted(24);
+  other.prompt[17] = 1;  // in the fifth block
+  ASSERT_TRUE(scheduler.Add(2, other).ok());
+  for (int step = 0; step < 4; ++step) {
+    scheduler.Done(scheduler.Next(now_, times_), {});
+    EXPECT_FALSE(scheduler.Find(2)->running) << step;
+  }
+  scheduler.Next(now_, times_);
+  EXPECT_TRUE(scheduler.Find(2)->running);
+  EXPECT_EQ(scheduler.Find(2)->cached, 16);
+}
+
 TEST_F(SchedulerTest, AStepWithoutMemoryComesAgainWithoutTheLastUntilOneIsAlone) {
   for (int id = 1; id < 4; ++id) ASSERT_TRUE(scheduler_.Add(id, Prompt(2)).ok());
   std::vector<std::vector<SequenceId>> steps;
@@ -113,10 +157,9 @@ TEST_F(SchedulerTest, AStepWithoutMemoryComesAgainWithoutTheLastUntilOneIsAlone)
   }
   EXPECT_THAT(steps, ElementsAre(ElementsAre(1, 2, 3), ElementsAre(1, 2), ElementsAre(1)));
   EXPECT_THAT(Ends(), ElementsAre("1 RESOURCE_EXHAUSTED: no memory"));
-  EXPECT_EQ(Run().size(), 4u) << "the others get another chance";
+  EXPECT_EQ(Run().size(), 2u) << "the others get another chance, one by one";
+  EXPECT_EQ(scheduler_.running(), 1);
 }
-
-using SharingTest = SchedulerTest;
 
 TEST_F(SharingTest, AnEqualBeginningIsComputedOnce) {
   ASSERT_TRUE(scheduler_.Add(1, Rooted(11, 1)).ok());
