@@ -61,7 +61,11 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
       memory_return_({}, &ReturnMemory),
       ledger_(
           MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
-          [this] { metrics_.server().Count(Metric::kRefusals, Refusal::kMemory); }),
+          [this] {
+            metrics_.server().Count(Metric::kRefusals, Refusal::kMemory);
+            // Whoever is refused may ask again: kept blocks give way until then.
+            if (registry_ != nullptr) registry_->language_models().AskRoom();
+          }),
       stream_shares_(options_.max_streams, options_.max_peer_percent),
       upload_places_(LimitsOfUploads(options_)),
       upload_rate_(options_.upload_rate),

@@ -50,6 +50,11 @@ class ThreadedEngine : public Engine {
   void Cancel(SequenceId id, const absl::Status& why) override { book_->Cancel(id, why); }
   void Close(const absl::Status& status) override;
   void MakeRoom(SequenceTime until) override { book_->AwaitRoom(until); }
+  std::function<void()> RoomAsker() override {
+    return [weak = std::weak_ptr<EngineBook>(book_)] {
+      if (const std::shared_ptr<EngineBook> book = weak.lock()) book->AskRoom();
+    };
+  }
   EngineView view() const override { return book_->view(); }
   const EngineOptions& options() const override { return options_; }
 

@@ -85,6 +85,11 @@ class Engine {
   // Gives back the memory of all blocks that no sequence has, between two steps. Returns when that
   // is done, or at `until`.
   virtual void MakeRoom(SequenceTime until) {}
+  // Returns a call that asks for the same and does not wait. It may come from any thread, the
+  // engine's own included, and outlive the engine.
+  virtual std::function<void()> RoomAsker() {
+    return [] {};
+  }
   virtual EngineView view() const = 0;
   virtual const EngineOptions& options() const = 0;
 };

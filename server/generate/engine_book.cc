@@ -194,6 +194,12 @@ void EngineBook::AwaitRoom(SequenceTime until) {
   }
 }
 
+void EngineBook::AskRoom() {
+  MutexLock lock(mu_);
+  ++room_asked_;
+  Tell();
+}
+
 void EngineBook::GaveRoom(bool ever) {
   MutexLock lock(mu_);
   room_given_ = ever ? std::numeric_limits<int64_t>::max() : room_begun_;

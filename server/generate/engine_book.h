@@ -87,6 +87,8 @@ class EngineBook {
   // Asks the thread for the memory of all blocks that no sequence has; returns when it is given
   // back, at `until`, or at once where none has any.
   void AwaitRoom(SequenceTime until);
+  // As AwaitRoom, without waiting.
+  void AskRoom();
   // Says that what was asked for before the last Next is given back; `ever`: and all that will be.
   void GaveRoom(bool ever = false);
 

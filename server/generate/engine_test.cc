@@ -681,6 +681,21 @@ TEST_F(EngineTest, MakesRoomForOthers) {
   engine_->MakeRoom(SequenceTime::max());
 }
 
+TEST_F(EngineTest, IsAskedForRoomWithoutWaiting) {
+  Make(Large());
+  const std::function<void()> ask = engine_->RoomAsker();
+  Hear(Prefixed(3, 1000, 1));
+  EXPECT_GT(knobs_->committed, 0);
+  ask();
+  while (knobs_->committed > 0) std::this_thread::yield();
+  EXPECT_EQ(Hear(Prefixed(3, 1000, 1)).tokens, Alone(Prefixed(3, 1000, 1)));
+  engine_->Close(absl::UnavailableError("closed"));
+  ask();
+  TearDown();
+  engine_ = nullptr;
+  ask();
+}
+
 // While a sequence runs, only its own blocks keep their memory.
 TEST_F(EngineTest, MakesRoomBetweenSteps) {
   std::atomic<int64_t> allowed = 1'000'000;

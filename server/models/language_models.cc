@@ -199,22 +199,30 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   engine.vocabulary = hosted.vocabulary;
   engine.blocks = static_cast<int32_t>(sizes.blocks);
   engine.metrics = version->shared_metrics();
-  engine.lacks = [&ledger = ledger_] { return ledger.free() < ledger.limit() / kLeastFree; };
+  // States on a GPU are counted with its memory: nothing of the host's is gained by them.
+  if (!GpuOrdinal(version->device()).has_value()) {
+    engine.lacks = [&ledger = ledger_] { return ledger.free() < ledger.limit() / kLeastFree; };
+  }
   hosted.model->engine = Engine::Create(engine, std::move(runner), hosted.model->text.tokenizer);
   {
     MutexLock lock(mu_);
-    std::erase_if(opened_, [](const auto& model) { return model.expired(); });
-    opened_.push_back(hosted.model);
+    std::erase_if(opened_, [](const Opened& opened) { return opened.model.expired(); });
+    opened_.push_back({hosted.model, hosted.model->engine->RoomAsker()});
   }
   version->SetLanguageModel(std::move(hosted.model));
+}
+
+void LanguageModels::AskRoom() {
+  MutexLock lock(mu_);
+  for (const Opened& opened : opened_) opened.ask_room();
 }
 
 bool LanguageModels::MakeRoom(SequenceTime until) {
   std::vector<std::shared_ptr<const LanguageModel>> models;
   {
     MutexLock lock(mu_);
-    for (const auto& opened : opened_) {
-      if (auto model = opened.lock()) models.push_back(std::move(model));
+    for (const Opened& opened : opened_) {
+      if (auto model = opened.model.lock()) models.push_back(std::move(model));
     }
   }
   for (const auto& model : models) model->engine->MakeRoom(until);

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -79,6 +80,8 @@ class LanguageModels {
   // Has all engines give back the memory of blocks that no sequence has. Returns when they have, or
   // at `until`; false if there is no engine. Not for an engine's thread.
   bool MakeRoom(SequenceTime until);
+  // As MakeRoom, without waiting, for any thread.
+  void AskRoom();
 
   // Bytes that engines may still take beside those that the ledger counts.
   struct Promised {
@@ -95,7 +98,11 @@ class LanguageModels {
   ServerLedger& ledger_;
   std::atomic<int64_t> promised_prepared_{0}, promised_states_{0};
   Mutex mu_;
-  std::vector<std::weak_ptr<const LanguageModel>> opened_ ABSL_GUARDED_BY(mu_);
+  struct Opened {
+    std::weak_ptr<const LanguageModel> model;
+    std::function<void()> ask_room;
+  };
+  std::vector<Opened> opened_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

@@ -276,6 +276,12 @@ TEST_F(LanguageModelsTest, EnginesMakeRoomForOthers) {
   EXPECT_TRUE(reader.End().ok());
   const int64_t before = core_->ledger().used(HeldKind::kStates);
   EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 4) << "of 69 positions";
+  // Whoever is refused memory has kept blocks give way.
+  EXPECT_FALSE(core_->ledger().Reserve(HeldKind::kRequests, int64_t{1} << 60, "much").ok());
+  while (version->language_model()->engine->view().kept_blocks > 0) std::this_thread::yield();
+  Reader again(*version, std::vector<int32_t>(50, 3), 20);
+  EXPECT_TRUE(again.End().ok());
+  EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 4);
   EXPECT_TRUE(models.MakeRoom(SequenceTime::max()));
   EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 0);
   EXPECT_LE(core_->ledger().used(HeldKind::kStates), before) << "a granule may hold block 0";

@@ -53,22 +53,19 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     ASSIGN_OR_RETURN(std::shared_ptr<const MappedTensor> tensor, registry_.tensors().Map(hash));
     parameters.push_back(std::move(tensor));
   }
-  const auto load = [&] {
-    return backends_.Load(version.device(), graph, plan, compiled->objects, parameters, ledger_);
+  const auto load = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(served->runner, backends_.Load(version.device(), graph, plan,
+                                                    compiled->objects, parameters, ledger_));
+    served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);
+    // Contexts of a plan with states lie over those of the version's engine, which makes them.
+    return graph.StateIds().empty() ? served->contexts->MakeFirst() : absl::OkStatus();
   };
-  auto runner = load();
-  if (absl::IsResourceExhausted(runner.status()) &&
+  absl::Status loaded = load();
+  if (absl::IsResourceExhausted(loaded) &&
       registry_.language_models().MakeRoom(std::chrono::steady_clock::now() + kRoomWait)) {
-    runner = load();
+    loaded = load();
   }
-  if (!runner.ok()) return TooLarge(version, plan, runner.status());
-  served->runner = *std::move(runner);
-  served->contexts = std::make_shared<ContextPool>(served->runner, contexts_);
-  // Contexts of a plan with states lie over those of the version's engine, which makes them.
-  if (graph.StateIds().empty()) {
-    absl::Status s = served->contexts->MakeFirst();
-    if (!s.ok()) return TooLarge(version, plan, s);
-  }
+  if (!loaded.ok()) return TooLarge(version, plan, loaded);
   served->bucket = BucketText(plan);
   served->sizes = SizesOf(graph, plan);
   served->compiled = std::move(compiled);

@@ -57,28 +57,35 @@ TurnOrder::Turn* TurnOrder::Next(Clock::time_point now, bool searching) {
       if (steps_ + runs_ == 0) rest_end_ = idle_since_ + rest();
       return nullptr;
     }
-    BeginTurn(step, now);
+    Leave(step);
+    BeginTurn(*step, now);
     return step;
   }
   if (runs_waiting_.empty() || !RunFits()) return nullptr;
   Turn* const run = runs_waiting_.front();
-  BeginTurn(run, now);
+  runs_waiting_.pop_front();
+  BeginTurn(*run, now);
   return run;
 }
 
-void TurnOrder::BeginTurn(Turn* turn, Clock::time_point now) {
+bool TurnOrder::TryRun(Clock::time_point now) {
+  if (!RunsAtOnce()) return false;
+  BeginTurn({Kind::kRun, nullptr}, now);
+  return true;
+}
+
+void TurnOrder::BeginTurn(const Turn& turn, Clock::time_point now) {
   if (steps_ + runs_ == 0 && now - idle_since_ >= rest()) {
     busy_since_ = now;
     longest_step_ = {};
   }
-  last_ = turn->kind;
-  Leave(turn);
-  if (turn->kind == Kind::kRun) {
+  last_ = turn.kind;
+  if (turn.kind == Kind::kRun) {
     ++runs_;
     return;
   }
   ++steps_;
-  now_ = ends_[turn->party] = StartOf(turn->party);
+  now_ = ends_[turn.party] = StartOf(turn.party);
   step_began_ = now;
 }
 

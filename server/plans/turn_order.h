@@ -54,6 +54,8 @@ class TurnOrder {
   // Returns a turn that begins now, and waits no more; null if none may. `searching`: there are
   // searches, which need gaps.
   Turn* Next(Clock::time_point now, bool searching);
+  // Begins a run if none need wait; returns false otherwise.
+  bool TryRun(Clock::time_point now);
   // Ends a turn that has begun.
   void End(const Turn& turn, Clock::time_point now);
 
@@ -71,7 +73,7 @@ class TurnOrder {
   // Reports whether steps have been busy for so long that a rest begins.
   bool RestIsDue(Clock::time_point now) const;
   Clock::duration rest() const;  // its length
-  void BeginTurn(Turn* turn, Clock::time_point now);
+  void BeginTurn(const Turn& turn, Clock::time_point now);
 
   const int threads_;
   std::list<Turn*> steps_waiting_, runs_waiting_;  // in the order in which they asked

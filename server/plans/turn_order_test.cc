@@ -79,6 +79,24 @@ TEST(TurnOrder, WithoutStepsAllRunsBegin) {
   }
 }
 
+TEST(TurnOrder, TryRunBeginsWhatNeedNotWait) {
+  Orderly turns(2);
+  EXPECT_TRUE(turns.order().TryRun(turns.now()));
+  EXPECT_TRUE(turns.order().TryRun(turns.now()));
+  Turn* const step = turns.Step();
+  EXPECT_FALSE(turns.order().TryRun(turns.now())) << "a step waits for them";
+  const Turn run;
+  turns.End(&run);
+  EXPECT_EQ(turns.Next(), step);
+  EXPECT_FALSE(turns.order().TryRun(turns.now()));
+  turns.End(&run);
+  EXPECT_TRUE(turns.order().TryRun(turns.now()));
+  EXPECT_FALSE(turns.order().TryRun(turns.now())) << "one runs beside the step";
+  turns.End(&run);
+  turns.Run();
+  EXPECT_FALSE(turns.order().TryRun(turns.now())) << "others came first";
+}
+
 TEST(TurnOrder, StepsRunOneAtATime) {
   Orderly turns(8);
   Turn* const first = turns.Step();

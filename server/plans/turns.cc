@@ -20,11 +20,12 @@ void Turns::Grant(Clock::time_point now) {
 }
 
 absl::Status Turns::Begin(const Turn& turn, Clock::time_point deadline) {
-  Waiter own{.turn = turn};
   MutexLock lock(mu_);
+  Clock::time_point now = Clock::now();
+  if (turn.kind == Kind::kRun && order_.TryRun(now)) return absl::OkStatus();
+  Waiter own{.turn = turn};
   order_.Ask(&own.turn);
   waiters_.push_back(&own);
-  Clock::time_point now = Clock::now();
   Grant(now);
   while (!own.begins && now < deadline) {
     const Clock::time_point until = std::min(deadline, rest_end_);
