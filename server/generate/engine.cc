@@ -146,12 +146,16 @@ void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
   const bool first = runner_->plan_id().empty();
   for (Reply* reply : turn.replies) reply->Start(began);
   if (const absl::Status committed = Commit(turn); !committed.ok()) {
+    book_->SetCommitted(runner_->committed_bytes());
     return EndAll(absl::IsResourceExhausted(committed) ? book_->Refused(turn, committed)
                                                        : book_->Failed(turn, committed),
                   began);
   }
   const auto logits = RunStep(turn);
-  if (!logits.ok()) return EndAll(book_->Failed(turn, logits.status()), began);
+  if (!logits.ok()) {
+    book_->SetCommitted(runner_->committed_bytes());
+    return EndAll(book_->Failed(turn, logits.status()), began);
+  }
   const std::vector<Told> told = Choose(turn, *logits);
   const std::vector<EngineBook::End> ends =
       book_->Done(turn, told, {runner_->committed_bytes(), runner_->plan_id()});

@@ -95,7 +95,7 @@ EngineBook::Turn EngineBook::Next(SequenceTime now, const StepTimes& times,
   MutexLock lock(mu_);
   news_ = false;
   if (signature != signature_) {
-    if (!signature_.empty()) scheduler_.Forget();
+    scheduler_.Forget();
     signature_ = signature;
   }
   if (closed_.has_value()) {
