@@ -17,7 +17,7 @@ namespace {
 // Sequences of the longest kind that the states have room for unless --kv_memory says otherwise.
 constexpr int64_t kDefaultSequences = 64;
 // Blocks kept for their contents give way once less than one in so many of the ledger's bytes is
-// free.
+// free, or an eighth of what weights leave.
 constexpr int64_t kLeastFree = 16;
 // Says what to do where the range of dim N, which an upload sets, bounds the blocks.
 constexpr char kMoreNumbers[] = "upload the model with a higher --max_tensor_bytes";
@@ -142,6 +142,8 @@ absl::StatusOr<HostedModel> LanguageModels::Read(const ModelVersion& version,
   }
   const Promised others = promised();
   const int64_t free = ledger_.free() - unreserved - hosted.prepared_bytes - others.prepared;
+  // Blocks are half of what is left: a full pool alone is no lack, however little that is.
+  hosted.least_free = std::min(ledger_.limit() / kLeastFree, std::max<int64_t>(0, free) / 8);
   ASSIGN_OR_RETURN(hosted.sizes, EngineSizesOf(options_, version.graph(), free, others.states));
   // A context may end within a block.
   SchedulerOptions& scheduler = hosted.sizes.scheduler;
@@ -201,7 +203,7 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   engine.metrics = version->shared_metrics();
   // States on a GPU are counted with its memory: nothing of the host's is gained by them.
   if (!GpuOrdinal(version->device()).has_value()) {
-    engine.lacks = [&ledger = ledger_] { return ledger.free() < ledger.limit() / kLeastFree; };
+    engine.lacks = [&ledger = ledger_, least = hosted.least_free] { return ledger.free() < least; };
   }
   hosted.model->engine = Engine::Create(engine, std::move(runner), hosted.model->text.tokenizer);
   {

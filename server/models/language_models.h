@@ -54,6 +54,7 @@ struct HostedModel {
   EngineSizes sizes;
   int64_t vocabulary = 0;
   int64_t prepared_bytes = 0;
+  int64_t least_free = 0;  // bytes of the ledger below which kept blocks give way
 };
 
 class LanguageModels {

@@ -21,16 +21,19 @@ namespace athanor {
 // Counts what searches measure; turns leave gaps while it is above 0.
 class Searches {
  public:
-  // Counts a piece of a search's work while it lives.
+  // Counts a piece of a search's work while it lives, unless `searches` is null.
   class Work {
    public:
-    explicit Work(Searches& searches) : count_(searches.count_) { ++count_; }
-    ~Work() { --count_; }
+    explicit Work(Searches* searches) : searches_(searches) { Add(1); }
+    ~Work() { Add(-1); }
     Work(const Work&) = delete;
     Work& operator=(const Work&) = delete;
 
    private:
-    std::atomic<int>& count_;
+    void Add(int change) {
+      if (searches_ != nullptr) searches_->count_ += change;
+    }
+    Searches* const searches_;
   };
 
   bool any() const { return count_.load(std::memory_order_relaxed) > 0; }

@@ -55,7 +55,7 @@ TEST(Turns, ManyThreads) {
 
 TEST(Turns, ManyThreadsBesideASearch) {
   Searches searches;
-  const Searches::Work work(searches);
+  const Searches::Work work(&searches);
   for (int threads : {1, 2}) TakeTurnsAtOnce(threads, searches);
 }
 

@@ -164,8 +164,8 @@ class TunerBackend final : public CompileBackend {
     // The plan may have been lowered by another worker.
     RETURN_IF_ERROR(LearnMachine());
     return std::make_unique<TunerPlanSearch>(++searches_, graph, std::move(serving), Maker(),
-                                             tuner(), own_->machine, own_->device.limits(),
-                                             shared_.searches(), options);
+                                             tuner(), own_->machine, own_->device.limits(), options,
+                                             shared_.searches());
   }
 
   absl::Status Verify(const Graph& graph, const CompiledPlan& plan) override {

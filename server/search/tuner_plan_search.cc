@@ -19,9 +19,9 @@ v1::CompileJob::StopReason StopReasonOf(const std::string& stop) {
 TunerPlanSearch::TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving,
                                  KernelMaker maker, TunerProcess* tuner,
                                  const internal::TargetReply& machine, MachineLimits* limits,
-                                 Searches* searches, const PlanSearchOptions& options)
+                                 const PlanSearchOptions& options, Searches* searches)
     : tuner_(*tuner),
-      searches_(*searches),
+      searches_(searches),
       memory_(maker.cache(), &machine, ClocksText(), graph, options),
       steps_(session, graph, tuner, machine, maker.cache(), &memory_, limits, options, &record_),
       kernels_(maker, tuner, machine, &memory_, limits, &steps_, &record_),

@@ -38,7 +38,7 @@ class TunerPlanSearch final : public PlanSearch {
   // its work is counted.
   TunerPlanSearch(uint64_t session, const Graph& graph, CompiledPlan serving, KernelMaker maker,
                   TunerProcess* tuner, const internal::TargetReply& machine, MachineLimits* limits,
-                  Searches* searches, const PlanSearchOptions& options);
+                  const PlanSearchOptions& options, Searches* searches = nullptr);
 
   absl::StatusOr<Step> Next() override;
   void Finish() override { finishing_ = true; }
@@ -58,7 +58,7 @@ class TunerPlanSearch final : public PlanSearch {
   bool Over() const { return std::chrono::steady_clock::now() >= end_; }
 
   TunerProcess& tuner_;
-  Searches& searches_;
+  Searches* const searches_;  // may be null
   const CandidateMemory memory_;
   SearchRecord record_;
   SearchSteps steps_;
