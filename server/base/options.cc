@@ -242,7 +242,7 @@ constexpr FlagRow kFlags[] = {
     {"itl_target", FlagType::kDuration, &O::itl_target_ms, 0, kTop,
      "time from a token of a sequence to its next one that steps keep by computing fewer tokens of "
      "prompts, where they can; 0: steps compute up to --max_batched_tokens"},
-    {"max_preemptions", FlagType::kInt, &O::max_preemptions, 0, kMaxMessage,
+    {"max_preemptions", FlagType::kInt, &O::max_preemptions, 1, kMaxMessage,
      "times that a sequence gives its blocks to others and is computed again before it is the last "
      "one to be asked"},
     {"max_wait", FlagType::kDuration, &O::max_wait_ms, 1, kTop,
