@@ -20,7 +20,7 @@ HttpExchange::~HttpExchange() {
   }
   if (answers) Answer(500, "text/plain; charset=utf-8", "500: the request was dropped\n");
   if (!cuts) return;
-  if (const auto wire = wire_.lock()) wire->Cut();
+  if (const auto wire = wire_.lock()) wire->Cut(number_);
 }
 
 bool HttpExchange::Advance(State from, State next) {
@@ -64,13 +64,11 @@ void HttpExchange::End(std::string last) {
 void HttpExchange::Break() {
   {
     MutexLock lock(mu_);
-    const bool unended = !over_ && state_ != State::kEnded;
+    if (over_) return;
     over_ = true;
     state_ = State::kEnded;
-    // Behind an end, the connection may be at its next request.
-    if (!unended) return;
   }
-  if (const auto wire = wire_.lock()) wire->Cut();
+  if (const auto wire = wire_.lock()) wire->Cut(number_);
 }
 
 void HttpExchange::Watch(std::weak_ptr<Watcher> watcher) {

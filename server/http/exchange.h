@@ -65,7 +65,8 @@ class HttpWire {
   };
   virtual ~HttpWire() = default;
   virtual void Send(Piece piece) = 0;
-  virtual void Cut() = 0;
+  // Cuts the connection if it is still at the request of that number.
+  virtual void Cut(uint64_t number) = 0;
 };
 
 class HttpExchange {
@@ -79,8 +80,9 @@ class HttpExchange {
     virtual void Left() = 0;
   };
 
-  HttpExchange(HttpRequest request, std::weak_ptr<HttpWire> wire)
-      : request_(std::move(request)), wire_(std::move(wire)) {}
+  // `number`: of the request, on its connection.
+  HttpExchange(HttpRequest request, std::weak_ptr<HttpWire> wire, uint64_t number = 0)
+      : request_(std::move(request)), wire_(std::move(wire)), number_(number) {}
   ~HttpExchange();
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
@@ -123,6 +125,7 @@ class HttpExchange {
 
   HttpRequest request_;
   const std::weak_ptr<HttpWire> wire_;
+  const uint64_t number_;
   ServerLedger::Reservation memory_;
   std::string client_;
   Mutex mu_;

@@ -139,15 +139,19 @@ TEST(HttpExchangeTest, WhatIsDroppedIsAnswered) {
   EXPECT_THAT(answer.pieces, IsEmpty());
 }
 
-// The connection may be at its next request.
-TEST(HttpExchangeTest, AnEndedAnswerIsNotCut) {
-  FakeClient client({});
-  const auto exchange = client.Ask();
-  exchange->Begin(200, "text/plain");
-  exchange->End("all");
-  exchange->Break();
-  EXPECT_FALSE(client.Now().cut);
-  EXPECT_THAT(client.Now().pieces, ElementsAre("all"));
+TEST(HttpExchangeTest, AnEndIsCutUntilItIsWritten) {
+  for (const bool written : {false, true}) {
+    FakeClient client({});
+    const auto exchange = client.Ask();
+    const auto seen = std::make_shared<Seen>();
+    exchange->Watch(seen);
+    client.Hold(!written);
+    exchange->Begin(200, "text/plain");
+    exchange->End("all");
+    if (written) seen->Await(1, 0);
+    exchange->Break();
+    EXPECT_EQ(client.Now().cut, !written);
+  }
 }
 
 TEST(HttpExchangeTest, OutlivesItsConnection) {

@@ -104,7 +104,7 @@ class FakeClient {
       answer.ended = answer.ended || piece.last;
       cv.NotifyAll();
     }
-    void Cut() override {
+    void Cut(uint64_t) override {
       MutexLock lock(mu);
       answer.cut = true;
       cv.NotifyAll();

@@ -73,8 +73,9 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
       self->Put(std::move(piece));
     });
   }
-  void Cut() override {
-    asio::post(strand_, [self = shared_from_this()] {
+  void Cut(uint64_t number) override {
+    asio::post(strand_, [self = shared_from_this(), number] {
+      if (self->number_ != number) return;
       // An end would look like the answer's where nothing else ends it.
       if (self->phase_ == Phase::kAnswer) self->Drop(/*reset=*/self->framing_.http_1_0);
     });
@@ -129,6 +130,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   size_t dropped_ = 0;
 
   // Of the present request.
+  uint64_t number_ = 0;
   const Route* route_ = nullptr;
   std::shared_ptr<HttpExchange> asked_;  // until the handler has it
   std::weak_ptr<HttpExchange> exchange_;
@@ -277,7 +279,7 @@ bool Session::OnHead() {
   for (const auto& [name, value] : request.headers) {
     if (absl::EqualsIgnoreCase(name, "Host")) hosts.push_back(value);
   }
-  asked_ = std::make_shared<HttpExchange>(std::move(request), weak_from_this());
+  asked_ = std::make_shared<HttpExchange>(std::move(request), weak_from_this(), ++number_);
   asked_->set_client(PeerOfCall(peer_).host);
   exchange_ = asked_;
   in_call_ = true;
