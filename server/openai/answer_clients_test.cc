@@ -76,6 +76,17 @@ TEST_F(AnswerClientsTest, AClientThatNeverReadsIsCut) {
   EXPECT_TRUE(absl::IsResourceExhausted(engine_->AwaitCancel(second.id)));
 }
 
+TEST_F(AnswerClientsTest, AStreamWhoseEndIsNotReadIsCut) {
+  EngineOptions options;
+  options.scheduler.longest_pause = milliseconds(50);
+  Begin(options);
+  auto client = Chat(R"("stream":true)");
+  client->Hold();
+  End(engine_->Await(0), "a");
+  while (!client->Now().cut) std::this_thread::yield();
+  EXPECT_EQ(engine_->cancelled(), 0u) << "the sequence was over";
+}
+
 TEST_F(AnswerClientsTest, WholeAnswersTakeTheirMemory) {
   Begin();
   auto client = Complete("\"prompt\":\"a\"");
