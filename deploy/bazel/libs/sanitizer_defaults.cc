@@ -27,6 +27,7 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:grpc::internal::CallbackWithStatusTag::\n"
          "race:grpc::internal::UnaryDeserializeHelper<\n"
          "race:grpc::internal::UnaryRunHandlerHelper<\n"
+         "race:grpc::internal::ServerStreamingHandler<*>::Deserialize(\n"
          // Generated code, which reads buffers that these libraries hand over.
          "race_top:::_InternalParse(\n"
          "called_from_lib:libgrpc++.so\n"
