@@ -1,5 +1,5 @@
-// Accepts clients' connections on a thread of its own and hands them to gRPC or the HTTP side, up to
-// a limit, because gRPC 1.51 has no such limit.
+// Accepts clients' connections on a thread of its own and hands them to gRPC or the HTTP side, up
+// to a limit, because gRPC 1.51 has no such limit.
 //
 //   auto connections = Connections::Start(std::move(listener), {.limits = {4096}, .take = ...});
 //
