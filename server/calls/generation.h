@@ -35,7 +35,7 @@ struct GenerationCaller {
   std::function<void()> read = nullptr;
 };
 
-// What answers say beside the sequence's own events.
+// Holds what answers say beside the sequence's own events.
 struct StreamFacts {
   SequenceTime arrived;  // times count from here
   uint64_t seed = 0;

@@ -121,7 +121,7 @@ class Fuzz {
     SequenceRequest& sequence = asked.input.sequence;
     const int64_t length = 1 + below(below(2) == 0 ? 4 : 39);
     if (below(2) == 0) {
-      // One of three beginnings, up to any token.
+      // Draws one of three beginnings, up to any token.
       const int64_t which = below(3);
       const int64_t shared = below(length + 1);
       for (int64_t i = 0; i < shared; ++i) {

@@ -52,7 +52,8 @@ class PlanStepRunner final : public StepRunner {
   void Decommit(int32_t block) override;
   bool Trim() override;  // drops the contexts of plans that serve no more, which hold these
   int64_t committed_bytes() const override;
-  // Of the plan of the full range. Weights that were withdrawn as damaged make it another.
+  // Returns that of the plan of the full range. Weights that were withdrawn as damaged make it
+  // another.
   std::string signature() override;
   const std::string& plan_id() const override { return plan_id_; }
 

@@ -27,7 +27,7 @@
 
 namespace athanor {
 
-// What a reply does not know of its sequence.
+// Holds what a reply does not know of its sequence.
 struct SequenceFacts {
   std::string plan_id;  // of its last step
   int64_t cached_tokens = 0, preemptions = 0;

@@ -223,7 +223,7 @@ void Scheduler::TakeTurns(const StepTimes& times, Ready* ready) const {
   if (prompts && static_cast<int64_t>(decoding.size()) + kLeastPromptRows > rows) {
     std::erase_if(steps_ % 2 == 0 ? ready->prompts : decoding, above);
   }
-  // Those of clients above their share last, by the step that had their last row.
+  // Puts those of clients above their share last, by the step that had their last row.
   const auto turn = [&](const Sequence* sequence) {
     return std::tuple(above(sequence), above(sequence) ? sequence->last_step : 0,
                       sequence->priority, sequence->arrival);

@@ -104,7 +104,7 @@ struct Ended {
   int64_t preemptions = 0;
 };
 
-// What a scheduler has done since it was made.
+// Counts what a scheduler has done since it was made.
 struct SchedulerCounts {
   int64_t prompt_tokens = 0;      // computed for the first time
   int64_t recomputed_tokens = 0;  // computed again after a preemption
@@ -171,7 +171,7 @@ class Scheduler {
   void SetEnd(Sequence* sequence);
   void EndLate(SequenceTime now);
 
-  // Who has places and blocks: scheduler_places.cc.
+  // Give places and blocks: scheduler_places.cc.
   void Admit();
   // Returns the sequence to admit next; null if none may be.
   Sequence* FirstWaiting();

@@ -1,4 +1,4 @@
-// Who waits for whom: priorities, clients, shares.
+// Tests who waits for whom: priorities, clients, shares.
 #include <algorithm>
 #include <chrono>
 #include <map>

@@ -25,7 +25,7 @@ inline SequenceRequest Prompt(int tokens, int64_t max_tokens = 4) {
   return request;
 }
 
-// One that shares blocks.
+// Makes one that shares blocks.
 inline SequenceRequest Rooted(int tokens, int64_t max_tokens = 4, const char* salt = "") {
   SequenceRequest request = Prompt(tokens, max_tokens);
   request.root = RootKey("signature", salt);

@@ -32,7 +32,7 @@ struct SequenceRequest {
   int64_t min_tokens = 0;
   std::vector<int32_t> stop_tokens;
   SequenceTime deadline = SequenceTime::max();
-  // Who asks: clients with work have equal shares of places and steps.
+  // Names who asks: clients with work have equal shares of places and steps.
   std::string client;
   int64_t priority = 100;  // among sequences that wait, lower ones go first
   // The key ahead of the first block. Without one, no blocks are shared with other sequences.

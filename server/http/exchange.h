@@ -52,7 +52,7 @@ struct HttpHead {
   HttpHeaders more;
 };
 
-// What carries the answers: a connection, or a fake (exchange_testing.h). Thread-safe; never calls
+// Carries the answers: a connection, or a fake (exchange_testing.h). Thread-safe; never calls
 // the exchange back before it returns.
 class HttpWire {
  public:
@@ -91,7 +91,7 @@ class HttpExchange {
   HttpRequest& request() { return request_; }
   ServerLedger::Reservation& memory() { return memory_; }
 
-  // Who asks: the name of the key, else the peer's host. Admit sets it.
+  // Names who asks: the name of the key, else the peer's host. Admit sets it.
   const std::string& client() const { return client_; }
   void set_client(std::string client) { client_ = std::move(client); }
 

@@ -16,7 +16,7 @@ using Got = RequestReader::Got;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// What a reader makes of bytes: each whole request, and the refusal that ended it, if any.
+// Holds what a reader makes of bytes: each whole request, and the refusal that ended it, if any.
 struct Read {
   std::vector<HttpRequest> requests;
   int refused = 0;

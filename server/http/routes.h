@@ -22,7 +22,7 @@
 
 namespace athanor {
 
-// Who may call a route. kNone: anybody.
+// Says who may call a route. kNone: anybody.
 enum class Role : uint8_t { kNone, kInfer, kUpload, kAdmin };
 
 struct Route {

@@ -44,7 +44,7 @@ struct HttpLimits {
   std::chrono::milliseconds linger{1'000};  // for the client to read the answer and close
 };
 
-// What all sessions of a server share. Outlives them.
+// Holds what all sessions of a server share. Outlives them.
 struct SessionSetup {
   HttpLimits limits;
   HostNames hosts;

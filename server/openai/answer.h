@@ -66,8 +66,8 @@ class Answer final : public HttpExchange::Watcher, public std::enable_shared_fro
 
   void Start(std::vector<v1::GenerateRequest> requests, ServerLedger::Reservation memory);
 
-  // What sinks are told. Each runs with a stream's lock held. Add returns whether a write of the
-  // choice is pending.
+  // Take what sinks are told. Each runs with a stream's lock held. Add returns whether a write of
+  // the choice is pending.
   bool Add(size_t index, std::vector<GenerateEvent> events, const absl::Status* end);
   void EndChoice(const absl::Status& status);
   void Break(const absl::Status& why);

@@ -21,8 +21,8 @@
 
 namespace athanor {
 
-// What a choice has said: so far, or since its last chunk. The lists are elements of JSON with
-// commas between them.
+// Holds what a choice has said: so far, or since its last chunk. The lists are elements of JSON
+// with commas between them.
 struct ChoicePart {
   int64_t bytes() const;
 

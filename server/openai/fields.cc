@@ -143,7 +143,7 @@ absl::Status ReadStreamOptions(Path path, Json& value, FieldValues* values) {
   return absl::OkStatus();
 }
 
-// Of completions a number, of chats a flag beside which `top_logprobs` is the number.
+// Reads a number for completions, for chats a flag beside which `top_logprobs` is the number.
 absl::Status ReadLogprobs(Path path, Json& value, FieldValues* values) {
   if (values->request.endpoint == Endpoint::kChats) {
     return ReadBool(path, value, &values->request.logprobs);

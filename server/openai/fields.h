@@ -15,7 +15,7 @@
 
 namespace athanor {
 
-// What fields say, ahead of the prompts.
+// Holds what fields say, ahead of the prompts.
 struct FieldValues {
   OpenAiRequest request;
   v1::GenerateRequest settings;  // all but the prompt

@@ -51,7 +51,7 @@ void ExpectWrong(Endpoint endpoint, const std::string& body, const std::string& 
 void ExpectUnsupported(Endpoint endpoint, const std::string& body, const std::string& text) {
   ExpectError(Read(endpoint, body).status(), absl::StatusCode::kUnimplemented, text, body);
 }
-// Of both endpoints.
+// Expects both endpoints to refuse the fields.
 void ExpectWrong(const std::string& fields, const std::string& text) {
   ExpectWrong(Endpoint::kCompletions, Completion(fields), text);
   ExpectWrong(Endpoint::kChats, Chat(fields), text);

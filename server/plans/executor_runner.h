@@ -25,7 +25,7 @@
 
 namespace athanor {
 
-// Where runs of a device meet. Those that wait for their turn are not counted in `traffic`.
+// Holds what runs of a device share. Those that wait for their turn are not in `traffic`.
 struct SharedDevice {
   Traffic* traffic = nullptr;  // null: runs are not counted
   Turns* turns = nullptr;      // null: each run begins at once

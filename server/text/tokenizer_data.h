@@ -39,7 +39,7 @@ struct NormalizeStep {
   };
   Kind kind = kNfc;
   std::string from, to;
-  // Of kCharsmap: texts that stay as they are, and whether spaces are taken from the ends and
+  // Used by kCharsmap: texts that stay as they are, and whether spaces are taken from the ends and
   // doubled ones become one.
   std::vector<std::string> kept;
   bool strips = false;

@@ -14,7 +14,7 @@ from conftest import ROOT
 
 DASHBOARDS = sorted((ROOT / "deploy/grafana").glob("*.json"))
 REFERENCE = ROOT / "docs/reference/metrics.md"
-# What a histogram is read by.
+# Endings of the names by which a histogram is read.
 PARTS = ("_bucket", "_sum", "_count")
 OF_VERSION = {"model", "version"}
 

@@ -28,7 +28,7 @@ struct StreamUsage {
   bool length = false;  // a limit of length ended it, not a token
 };
 
-// What a call brought, for a call that goes on with it.
+// Keeps what a call brought, for a call that goes on with it.
 struct Answer {
   std::string text;
   std::vector<int32_t> tokens;  // empty: the protocol does not tell

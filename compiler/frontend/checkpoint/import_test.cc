@@ -302,7 +302,7 @@ TEST(ImportCheckpoint, TensorsFitTheSpec) {
   EXPECT_THAT(WithTensors([](Shard& shard) { shard.tensors.clear(); }).Refused(), SizeIs(20));
 }
 
-// Of an expert without finite weights come NaN for rows whose expert it is, and nothing for others.
+// An expert without finite weights gives NaN to rows whose expert it is, and nothing to others.
 TEST(ImportCheckpoint, RowsTakeOnlyTheirExperts) {
   constexpr const char* kShard = "model.safetensors";
   const Checkpoint whole = Checkpoint::Hf("qwen3_moe");
