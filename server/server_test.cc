@@ -361,16 +361,21 @@ TEST(ServerTest, TheOpenAiSideDrainsAsCallsDo) {
   const int port = test.server->openai_port(), status_port = test.server->http_port();
   httplib::Client kept("127.0.0.1", port);
   kept.set_keep_alive(true);
-  EXPECT_EQ(kept.Get("/v1/models")->status, 200);
+  const auto get = [&kept](const char* path) {
+    const httplib::Result got = kept.Get(path);
+    EXPECT_TRUE(got) << path << ": " << httplib::to_string(got.error());
+    return got ? *got : httplib::Response();
+  };
+  EXPECT_EQ(get("/v1/models").status, 200);
   test.control->HoldRuns();
   std::thread running([&] { test.Infer("m", {2}); });
   while (test.control->runs_waiting() == 0) std::this_thread::yield();
   std::thread draining([&] { test.server->Drain(); });
   while (!test.server->core().draining()) std::this_thread::yield();
-  const httplib::Result refused = kept.Get("/v1/models");
-  EXPECT_EQ(refused->status, 503);
-  EXPECT_EQ(refused->get_header_value("Retry-After"), "1");
-  EXPECT_EQ(kept.Get("/health")->status, 503);
+  const httplib::Response refused = get("/v1/models");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.get_header_value("Retry-After"), "1");
+  EXPECT_EQ(get("/health").status, 503);
   EXPECT_EQ(httplib::Client("127.0.0.1", status_port).Get("/status.json")->status, 200);
   test.control->ReleaseRuns();
   running.join();

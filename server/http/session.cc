@@ -364,6 +364,7 @@ void Session::Refuse(int status, const std::string& message, HttpHeaders more) {
   // What has not come of the request would be taken for the next one.
   if (!in_body || !(reader_.whole() || reader_.body_bytes() == 0u)) framing_.closes = true;
   phase_ = Phase::kAnswer;
+  Until(Clock::time_point::max());  // the request's time is over with it
   std::pair<std::string, std::string> text = {"text/plain; charset=utf-8",
                                               absl::StrCat(status, ": ", message, "\n")};
   if (setup_.error_body != nullptr) text = setup_.error_body(status, message);
