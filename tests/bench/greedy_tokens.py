@@ -47,11 +47,13 @@ def greedy_tokens(backend: str, greedy: int, prompt: int, output: int, target_ms
                                environment={"OPENAI_API_KEY": f"key-of-{name}"})
 
             for turn in range(rounds):
-                alone.append(whole(caller("modest", seconds, f"--seed={turn}").result()))
+                # Other prompts in each turn: none may find what an earlier one has computed.
+                alone.append(whole(caller("modest", seconds, f"--seed={2 * turn}").result()))
                 # It is there before and after the other's turn; its streams are out at once.
                 other = caller("greedy", seconds + 5, f"--seed={turn + 1_000_000}",
                                f"--concurrency={greedy}", "--warmup=1")
-                beside.append(caller("modest", seconds, f"--seed={turn}", "--warmup=4").result())
+                beside.append(caller("modest", seconds, f"--seed={2 * turn + 1}",
+                                     "--warmup=4").result())
                 greed.append(other.result())
     row: Row = {"bench": "greedy_tokens", "backend": backend, "greedy": greedy, "prompt": prompt,
                 "output": output, "itl_target_ms": target_ms, "rounds": rounds, "seconds": seconds,
