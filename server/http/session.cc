@@ -129,7 +129,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   bool ended_ = false;  // the client sends no more
   size_t dropped_ = 0;
 
-  // Of the present request.
+  // Belong to the present request.
   uint64_t number_ = 0;
   const Route* route_ = nullptr;
   std::shared_ptr<HttpExchange> asked_;  // until the handler has it
@@ -210,7 +210,7 @@ Clock::time_point Session::BodyDeadline() {
 
 void Session::Read() {
   if (reading_ || ended_) return;
-  // What is sent ahead of an answer waits in the socket.
+  // Leaves in the socket what is sent ahead of an answer.
   if (phase_ == Phase::kAnswer && reader_.held() >= kSmallRead) return;
   size_t most = read_.size();
   if (phase_ != Phase::kLinger) most = std::min(most, reader_.room());
@@ -312,8 +312,8 @@ bool Session::Admit(const Route& route) {
     Refuse(413, absl::StrCat("the body is longer than ", route.most_body, " bytes"));
     return false;
   }
-  if (bytes == 0u) return true;
   body_began_ = Clock::now();
+  if (bytes == 0u) return true;
   if (!reading_) read_.resize(kBodyRead);
   if (reader_.expects_continue() && reader_.held() == 0) {
     outgoing_.push_back({"HTTP/1.1 100 Continue\r\n\r\n"});
@@ -361,7 +361,7 @@ void Session::OnWhole() {
 
 void Session::Refuse(int status, const std::string& message, HttpHeaders more) {
   const bool in_body = phase_ == Phase::kBody;
-  // What has not come of the request would be taken for the next one.
+  // Closes where the rest of the request would be taken for the next one.
   if (!in_body || !(reader_.whole() || reader_.body_bytes() == 0u)) framing_.closes = true;
   phase_ = Phase::kAnswer;
   Until(Clock::time_point::max());  // the request's time is over with it
