@@ -33,6 +33,7 @@
 
 namespace athanor {
 
+struct EncoderModel;
 struct LanguageModel;
 
 class ModelVersion {
@@ -84,6 +85,10 @@ class ModelVersion {
   }
   // Null: it is no language model, and ModelInfer serves it.
   const LanguageModel* language_model() const { return language_model_.get(); }
+  // Makes it one of an encoder. Call it before the version is shared.
+  void SetEncoder(std::shared_ptr<const EncoderModel> encoder) { encoder_ = std::move(encoder); }
+  // Null: it is no encoder. ModelInfer serves encoders too.
+  std::shared_ptr<const EncoderModel> encoder() const { return encoder_; }
   // Returns "model digits, version 1" for messages.
   std::string Describe() const;
 
@@ -146,6 +151,7 @@ class ModelVersion {
   Plans plans_;
   TapPlans taps_;
   std::shared_ptr<const LanguageModel> language_model_;  // its engine runs plans_
+  std::shared_ptr<const EncoderModel> encoder_;
   std::atomic<int64_t> withdrawals_{0};
   mutable Mutex mu_;
   Pictures pictures_ ABSL_GUARDED_BY(mu_);
