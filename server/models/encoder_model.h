@@ -13,8 +13,9 @@
 namespace athanor {
 
 struct EncoderModel {
-  std::string family;  // "bert"
-  int64_t width = 0;   // of an embedding
+  std::string family;      // "bert"
+  int64_t width = 0;       // of an embedding
+  int64_t vocabulary = 0;  // tokens are 0 to this - 1
   // The most tokens of an input, those that the tokenizer adds counted.
   int64_t context = 0;
   std::shared_ptr<const Tokenizer> tokenizer;  // null: the files have none, and inputs are tokens
