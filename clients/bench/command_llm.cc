@@ -11,7 +11,7 @@
 #include "clients/bench/measuring.h"
 #include "clients/bench/tokens/generate_backend.h"
 #include "clients/bench/tokens/openai_backend.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {

@@ -8,7 +8,7 @@
 #include "clients/bench/progress_line.h"
 #include "clients/bench/tokens/fake_generate.h"
 #include "clients/bench/tokens/fake_openai.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -10,7 +10,7 @@
 #include "clients/bench/figures/report.h"
 #include "clients/bench/figures/summary_text.h"
 #include "clients/bench/outputs.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 
 namespace athanor::bench {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "clients/cpp/command_syntax.h"
+#include "clients/cpp/syntax/command_syntax.h"
 #include "nlohmann/json.hpp"
 
 namespace athanor::bench {

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "clients/bench/figures/store.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "clients/bench/tokens/openai_backend.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "clients/bench/tokens/openai_backend.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

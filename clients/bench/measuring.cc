@@ -15,7 +15,7 @@
 #include "clients/bench/figures/summary_text.h"
 #include "clients/bench/knee.h"
 #include "clients/bench/progress_line.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 
 namespace athanor::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include "clients/bench/flags.h"
 #include "clients/bench/load/load.h"
 #include "clients/bench/outputs.h"
-#include "clients/cpp/command_syntax.h"
+#include "clients/cpp/syntax/command_syntax.h"
 #include "nlohmann/json.hpp"
 
 namespace athanor::bench {

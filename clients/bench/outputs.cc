@@ -16,7 +16,7 @@
 #include "clients/bench/figures/report.h"
 #include "clients/bench/figures/store.h"
 #include "clients/bench/figures/summary.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {

@@ -20,7 +20,7 @@ using checkpoint::CheckpointFormat;
 
 constexpr absl::string_view kConfig = "config.json", kTekken = "tekken.json";
 // The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
-// clients/cpp/checkpoint_files.cc).
+// clients/cpp/inputs/checkpoint_files.cc).
 constexpr absl::string_view kTexts[] = {kConfig,
                                         "generation_config.json",
                                         "model.safetensors.index.json",

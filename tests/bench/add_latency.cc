@@ -18,7 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "clients/cpp/client.h"
+#include "clients/cpp/client/client.h"
 #include "compiler/frontend/frontend.h"
 #include "proto/inference/open_inference_grpc.pb.h"
 #include "tests/bench/echo.grpc.pb.h"

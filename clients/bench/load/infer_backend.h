@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "clients/bench/load/call.h"
-#include "clients/cpp/client.h"
+#include "clients/cpp/client/client.h"
 
 namespace athanor::bench {
 

@@ -13,9 +13,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "clients/cpp/npy.h"
-#include "clients/cpp/tensor.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/client/npy.h"
+#include "clients/cpp/client/tensor.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "clients/cpp/client.h"
+#include "clients/cpp/client/client.h"
 
 namespace athanor::bench {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <set>
 
-#include "clients/cpp/npy.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/client/npy.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

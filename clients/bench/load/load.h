@@ -27,7 +27,7 @@
 #include "absl/types/span.h"
 #include "clients/bench/load/arrivals.h"
 #include "clients/bench/load/call.h"
-#include "clients/cpp/client.h"
+#include "clients/cpp/client/client.h"
 
 namespace athanor::bench {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "clients/bench/tokens/lengths.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

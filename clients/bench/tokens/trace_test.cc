@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "clients/bench/tokens/prompts.h"
-#include "clients/cpp/text_input.h"
+#include "clients/cpp/inputs/text_input.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -66,7 +66,7 @@ LAYERS = {
     ],
     "clients/cpp": ["proto"],
     # Checks a state directory without a server, with the server's own code for reading it.
-    "clients/cpp/command_fsck*": ["proto", "clients/cpp", "server"],
+    "clients/cpp/commands/fsck*": ["proto", "clients/cpp", "server"],
     "clients/bench": ["proto", "clients/cpp"],
     # Tests that cross folders may include all of them.
     "tests": [
@@ -278,6 +278,27 @@ ROOMS = {
         "server/models",
         "server/plans",
     ],
+    # The C++ client and the tool `athanor`: the library; what a command line names; results as text;
+    # terminals; the table of commands; the commands.
+    "clients/cpp/client": [],
+    "clients/cpp/inputs": ["clients/cpp/client"],
+    "clients/cpp/text": [
+        "clients/cpp/client",
+        "clients/cpp/inputs",
+    ],
+    "clients/cpp/terminal": [
+        "clients/cpp/client",
+        "clients/cpp/text",
+    ],
+    "clients/cpp/syntax": [],
+    "clients/cpp/commands": [
+        "clients/cpp/client",
+        "clients/cpp/inputs",
+        "clients/cpp/syntax",
+        "clients/cpp/terminal",
+        "clients/cpp/text",
+    ],
+    "clients/cpp": ["clients/cpp/commands"],
     # athanor-bench: sending calls; streams of tokens; figures of what came back.
     "clients/bench/load": [],
     "clients/bench/tokens": ["clients/bench/load"],

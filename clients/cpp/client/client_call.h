@@ -1,0 +1,86 @@
+// Helpers of the client's source files to make calls: deadlines, cancellation, retries.
+#ifndef ATHANOR_CLIENTS_CPP_CLIENT_CLIENT_CALL_H_
+#define ATHANOR_CLIENTS_CPP_CLIENT_CLIENT_CALL_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "clients/cpp/client/client.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/athanor/v1/cache.grpc.pb.h"
+#include "proto/athanor/v1/compile.grpc.pb.h"
+#include "proto/athanor/v1/generate.grpc.pb.h"
+#include "proto/athanor/v1/model.grpc.pb.h"
+#include "proto/inference/open_inference_grpc.grpc.pb.h"
+
+namespace athanor::client {
+
+// Stubs of the services, which share one connection.
+struct Services {
+  std::unique_ptr<v1::ModelService::Stub> models;
+  std::unique_ptr<v1::CompileService::Stub> compile;
+  std::unique_ptr<v1::CacheService::Stub> cache;
+  std::unique_ptr<v1::GenerateService::Stub> generate;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> inference;
+};
+
+// Context of one call. Sets the deadline, and registers the call with its Cancellation while it
+// runs.
+class CallScope {
+ public:
+  explicit CallScope(const CallOptions& options) : cancellation_(options.cancellation) {
+    if (options.timeout < absl::InfiniteDuration()) {
+      context_.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+    }
+    if (cancellation_ != nullptr) cancellation_->Add(&context_);
+  }
+  ~CallScope() {
+    if (cancellation_ != nullptr) cancellation_->Remove(&context_);
+  }
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  grpc::ClientContext context_;
+  Cancellation* const cancellation_;
+};
+
+// Converts a status; gRPC and absl use the same codes.
+inline absl::Status ToStatus(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// Makes a unary call. With `retry`, tries again while the server is unreachable and time is left.
+template <typename Stub, typename Request, typename Reply>
+absl::StatusOr<Reply> Call(Stub* stub,
+                           grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                        Reply*),
+                           const Request& request, const CallOptions& options, bool retry) {
+  constexpr int kAttempts = 3;
+  constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+  const absl::Time end = absl::Now() + options.timeout;
+  absl::Duration pause = kFirstPause;
+  for (int attempt = 1;; ++attempt) {
+    CallOptions left = options;
+    left.timeout = end - absl::Now();
+    Reply reply;
+    grpc::Status status;
+    {
+      CallScope scope(left);
+      status = (stub->*method)(scope.context(), request, &reply);
+    }
+    if (status.ok()) return reply;
+    const bool unreachable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+    if (!retry || !unreachable || attempt == kAttempts || absl::Now() + pause >= end) {
+      return ToStatus(status);
+    }
+    absl::SleepFor(pause);
+    pause *= 2;
+  }
+}
+
+}  // namespace athanor::client
+
+#endif  // ATHANOR_CLIENTS_CPP_CLIENT_CLIENT_CALL_H_

@@ -1,0 +1,143 @@
+#include "clients/cpp/commands/commands.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "clients/cpp/inputs/text_input.h"
+#include "clients/cpp/terminal/progress.h"
+
+namespace athanor::client {
+namespace {
+
+constexpr char kFooter[] =
+    "Exit status: 0 done; 1 the server refused or the job failed; 2 the command line or a file is\n"
+    "wrong; 3 the server cannot be reached; 4 the timeout passed.";
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kOk;
+    case absl::StatusCode::kUnavailable:
+      return kUnreachable;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kDeadline;
+    default:
+      return kRefused;
+  }
+}
+
+// Returns why `text` is no number of seconds; empty if it is one. CLI11's own check prints its
+// upper bound with 309 digits.
+std::string WrongSeconds(const std::string& text) {
+  double seconds = -1;
+  if (absl::SimpleAtod(text, &seconds) && seconds >= 0) return "";
+  return absl::StrCat("\"", text, "\" must be a number of seconds, 0 or more");
+}
+
+}  // namespace
+
+Client& Context::client() {
+  if (client_ == nullptr) {
+    ClientOptions options;
+    options.tls = !tls_ca.empty();
+    if (options.tls) options.root_certificates = ReadFile(tls_ca).value_or("");
+    client_ = std::make_unique<Client>(address, options);
+  }
+  return *client_;
+}
+
+Printer& Context::out() {
+  if (out_ == nullptr) out_ = std::make_unique<Printer>(stdout, json);
+  return *out_;
+}
+
+CallOptions Context::call() const {
+  CallOptions options;
+  if (timeout_s > 0) options.timeout = absl::Seconds(timeout_s);
+  return options;
+}
+
+absl::Status FollowJob(Context* context, const std::string& id) {
+  absl::StatusOr<v1::CompileJob> last;
+  {
+    JobProgress progress(&context->out());
+    last = context->client().WatchCompileJob(
+        id, [&](const v1::CompileJob& job) { return progress.Show(job), true; }, context->call());
+  }
+  if (!last.ok()) return last.status();
+  switch (last->phase()) {
+    case v1::CompileJob::DONE:
+      return absl::OkStatus();
+    case v1::CompileJob::FAILED:
+      return absl::Status(static_cast<absl::StatusCode>(last->error_code()), last->error());
+    case v1::CompileJob::CANCELLED:
+      return absl::CancelledError(absl::StrCat(
+          "job ", id, " was cancelled: ", v1::CompileJob::StopReason_Name(last->stop_reason())));
+    default:
+      return absl::UnavailableError(absl::StrCat("the watch of job ", id, " ended early"));
+  }
+}
+
+absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text) {
+  v1::DimBuckets buckets;
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+  buckets.set_dim(parts.first);
+  for (absl::string_view range : absl::StrSplit(parts.second, ',')) {
+    const std::pair<std::string, std::string> ends = absl::StrSplit(range, absl::MaxSplits('-', 1));
+    v1::DimBuckets::Range* added = buckets.add_ranges();
+    int64_t low, high;
+    if (!absl::SimpleAtoi(ends.first, &low) || !absl::SimpleAtoi(ends.second, &high)) {
+      return absl::InvalidArgumentError(absl::StrCat("--buckets ", text, ": range \"", range,
+                                                     "\" must look like 1-64, as in b=1-1,2-64"));
+    }
+    added->set_min(low);
+    added->set_max(high);
+  }
+  return buckets;
+}
+
+int RunCli(int argc, char** argv) {
+  ToolSyntax tool("athanor", "Uploads, calls and watches models on an Athanor server.", kFooter);
+  CommandSyntax root = tool.root();
+  Context context;
+  root.Option("--address", &context.address, "address of the server, as HOST:PORT")
+      .FromEnvironment("ATHANOR_ADDRESS")
+      .ShowDefault();
+  root.Option("--tls_ca", &context.tls_ca,
+              "file with the root certificates to trust (PEM); connects with TLS; default: no TLS")
+      .ExistingFile();
+  root.Option("--timeout", &context.timeout_s,
+              "seconds after which a call gives up; 0, the default: never")
+      .Check(WrongSeconds);
+  root.Flag("--json", &context.json, "print one JSON object per line instead of text");
+  root.RequireCommand();
+  tool.RootOptionsAnywhere();
+  AddUpload(root, &context);
+  AddModels(root, &context);
+  AddInfer(root, &context);
+  AddGenerate(root, &context);
+  AddCompile(root, &context);
+  AddWatch(root, &context);
+  AddExplain(root, &context);
+  AddCache(root, &context);
+  AddStatus(root, &context);
+  AddDelete(root, &context);
+  AddFsck(root, &context);
+  if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
+  absl::Status status = context.run();
+  if (status.ok()) status = WrittenToStdout();
+  if (status.ok()) return kOk;
+  const std::string code = absl::StatusCodeToString(status.code());
+  if (context.json && std::ferror(stdout) == 0) {
+    context.out().Object({{"error", {{"code", code}, {"message", std::string(status.message())}}}});
+  } else {
+    std::fprintf(stderr, "athanor: %s: %s\n", code.c_str(), std::string(status.message()).c_str());
+  }
+  // The payload "usage" marks errors found before any call was made.
+  return status.GetPayload("usage").has_value() ? kUsage : ExitCodeOf(status);
+}
+
+}  // namespace athanor::client
