@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "deploy/bazel/libs/version.h"
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
 #include "server/base/log.h"
 #include "server/base/options.h"
 #include "server/base/search_cpus.h"
 #include "server/base/signals.h"
-#include "server/base/version.h"
 #include "server/core/core.h"
 #include "server/search/tuner_backend.h"
 #include "server/server.h"

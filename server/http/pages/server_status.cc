@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/cache/cache.h"
-#include "server/base/version.h"
+#include "deploy/bazel/libs/version.h"
 #include "server/generate/language_model.h"
 #include "server/memory/memory_return.h"
 #include "server/metrics/metrics.h"

@@ -1,4 +1,4 @@
-#include "server/base/version.h"
+#include "deploy/bazel/libs/version.h"
 #include "server/rpc/call.h"
 #include "server/rpc/inference/inference_service.h"
 
