@@ -143,11 +143,10 @@ absl::Status RequestQueue::Admit(const Ticket& ticket) {
 ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& plan) {
   const bool joins = !ticket.group.empty() && ticket.rows() < ticket.batching->most_rows;
   if (joins && options_.batch_delay.count() > 0) return {};
-  if (!plan.runner->RunsAtOnce()) return {};
-  if (count_.load(std::memory_order_relaxed) == 0) return plan.contexts->TryAcquire();
+  if (count_.load(std::memory_order_relaxed) == 0) return plan.contexts->TryRun();
   MutexLock lock(mu_);
   if (admission_.waits(ticket.model)) return {};
-  ContextPool::Lease lease = plan.contexts->TryAcquire();
+  ContextPool::Lease lease = plan.contexts->TryRun();
   // Other models wait meanwhile: charge this run to its model too.
   if (const auto level = levels_.find(ticket.priority); lease && level != levels_.end()) {
     Level& l = level->second;

@@ -49,8 +49,8 @@ class RequestQueue {
   // or if the predicted wait exceeds `max_delay`. If the queue is full, refuses the newest request
   // of the client with the most, for a client that has fewer.
   absl::Status Admit(const Ticket& ticket);
-  // Returns a context at once if the request need not wait: no request of its model waits, the
-  // device has a turn for it, and a context is free. Otherwise returns an empty lease.
+  // Returns a context with a turn on the device if the request need not wait: no request of its
+  // model waits, a context is free, and no others there go first. Otherwise returns an empty lease.
   ContextPool::Lease TryNow(const Ticket& ticket, const ServedPlan& plan);
   // Waits for a context of `plan`, which must have at least one. For a runner that holds none.
   ContextPool::Lease AwaitContext(const ServedPlan& plan);

@@ -5,7 +5,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/batch/batch_run.h"
 #include "server/batch/testing.h"
+#include "server/memory/server_ledger.h"
 
 namespace athanor {
 namespace {
@@ -337,6 +339,32 @@ TEST_F(RequestQueueTest, NothingRunsAtOnceOnABusyDevice) {
   EXPECT_FALSE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
   runner->SetBusy(false);
   EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+}
+
+// Its turn on the device goes with the context: to a run, or back.
+TEST_F(RequestQueueTest, WhatRunsAtOnceHasItsTurn) {
+  const auto runner = std::static_pointer_cast<DoublingRunner>(plan_->runner);
+  ContextPool::Lease unused = queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_);
+  EXPECT_EQ(runner->turns(), 1);
+  EXPECT_FALSE(queue_.TryNow(NewRequest(plan_, {1}, {.group = "g"})->ticket(), *DoublingPlan(0)));
+  EXPECT_EQ(runner->turns(), 1) << "no context: no turn";
+  unused = {};
+  EXPECT_EQ(runner->turns(), 0);
+
+  for (const bool begins : {true, false}) {
+    const auto request = NewRequest(plan_, {3});
+    if (!begins) request->FailToBegin(absl::ResourceExhaustedError("no memory for its answer"));
+    ContextPool::Lease lease = queue_.TryNow(request->ticket(), *plan_);
+    ASSERT_TRUE(lease);
+    EXPECT_EQ(runner->turns(), 1);
+    ServerLedger ledger(1 << 20);
+    Staging staging(&ledger);
+    RunBatch({plan_, std::move(lease), {request}}, queue_, staging);
+    EXPECT_EQ(request->Await().ok(), begins);
+    EXPECT_EQ(runner->turns(), 0) << begins;
+  }
+  EXPECT_TRUE(plan_->contexts->TryAcquire());
+  EXPECT_EQ(runner->turns(), 0) << "runners wait for their turn when they run";
 }
 
 TEST_F(RequestQueueTest, StoppedItGivesWhatWaitsAndThenNothing) {

@@ -25,11 +25,12 @@ namespace athanor {
 class DoublingRunner final : public PlanRunner {
  public:
   absl::StatusOr<std::unique_ptr<RunContext>> NewContext() override {
-    return std::make_unique<RunContext>();
+    return std::make_unique<Context>(&turns_);
   }
   absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
                    absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
                    const RunLimits& limits) override {
+    context.EndTurn();
     {
       MutexLock lock(mu_);
       rows_.push_back(dims[0]);
@@ -49,16 +50,34 @@ class DoublingRunner final : public PlanRunner {
   int64_t prepared_bytes() const override { return 0; }
   int64_t arena_bytes() const override { return 0; }
   int64_t EstimateMicroseconds(absl::Span<const int64_t>) const override { return 1; }
-  bool RunsAtOnce() const override { return !busy_; }
+  bool TryTurn(RunContext& context) override {
+    if (busy_) return false;
+    static_cast<Context&>(context).has_turn = true;
+    ++turns_;
+    return true;
+  }
 
   void SetBusy(bool busy) { busy_ = busy; }
+  // Number of turns that have begun ahead of their runs.
+  int turns() const { return turns_; }
   std::vector<int64_t> rows() const {
     MutexLock lock(mu_);
     return rows_;
   }
 
  private:
+  struct Context final : RunContext {
+    explicit Context(std::atomic<int>* turns) : turns(*turns) {}
+    void EndTurn() override {
+      if (std::exchange(has_turn, false)) --turns;
+    }
+
+    std::atomic<int>& turns;
+    bool has_turn = false;
+  };
+
   std::atomic<bool> busy_{false};
+  std::atomic<int> turns_{0};
   mutable Mutex mu_;
   std::vector<int64_t> rows_ ABSL_GUARDED_BY(mu_);  // rows of each call
 };

@@ -19,6 +19,7 @@ constexpr int64_t kLaunchesPerMicrosecond = 4;
 
 struct ExecutorRunner::Context final : RunContext {
   ~Context() override { *arena_bytes -= charged; }
+  void EndTurn() override { begun = {}; }
 
   std::unique_ptr<Executable::Context> context;
   std::shared_ptr<std::atomic<int64_t>> arena_bytes;
@@ -28,6 +29,7 @@ struct ExecutorRunner::Context final : RunContext {
   std::vector<absl::Span<char>> outputs;
   std::vector<int64_t> dims;
   Turns::Turn turn;
+  Turns::Lease begun;  // by TryTurn
 };
 
 absl::StatusOr<std::shared_ptr<PlanRunner>> ExecutorRunner::Load(
@@ -161,15 +163,22 @@ absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::Make(const StateMemo
   return std::unique_ptr<RunContext>(std::move(context));
 }
 
+bool ExecutorRunner::TryTurn(RunContext& run_context) {
+  if (shared_.turns == nullptr) return true;
+  auto& context = static_cast<Context&>(run_context);
+  context.begun = shared_.turns->TryRun();
+  return static_cast<bool>(context.begun);
+}
+
 absl::Status ExecutorRunner::Run(RunContext& run_context, absl::Span<const int64_t> dims,
                                  absl::Span<const std::string_view> inputs,
                                  absl::Span<const RunOutput> outputs, const RunLimits& limits) {
   auto& context = static_cast<Context&>(run_context);
-  if (shared_.turns == nullptr) return RunNow(context, dims, inputs, outputs, limits);
-  RETURN_IF_ERROR(shared_.turns->Begin(context.turn, limits.deadline));
-  absl::Status status = RunNow(context, dims, inputs, outputs, limits);
-  shared_.turns->End(context.turn);
-  return status;
+  Turns::Lease turn = std::exchange(context.begun, {});
+  if (shared_.turns != nullptr && !turn) {
+    ASSIGN_OR_RETURN(turn, shared_.turns->Begin(context.turn, limits.deadline));
+  }
+  return RunNow(context, dims, inputs, outputs, limits);
 }
 
 absl::Status ExecutorRunner::RunNow(Context& context, absl::Span<const int64_t> dims,

@@ -49,9 +49,7 @@ class ExecutorRunner final : public PlanRunner {
   absl::Status Run(RunContext& context, absl::Span<const int64_t> dims,
                    absl::Span<const std::string_view> inputs, absl::Span<const RunOutput> outputs,
                    const RunLimits& limits) override;
-  bool RunsAtOnce() const override {
-    return shared_.turns == nullptr || shared_.turns->RunsAtOnce();
-  }
+  bool TryTurn(RunContext& context) override;
   int64_t prepared_bytes() const override { return executable_->fixed_bytes(); }
   void AddPrepared(Prepared* held) const override;
   int64_t arena_bytes() const override { return arena_bytes_->load(); }

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "server/plans/executor_runner_testing.h"
+#include "server/plans/served_plan.h"
 
 namespace athanor {
 namespace {
@@ -23,12 +24,19 @@ class ExecutorRunnerTest : public ::testing::Test {
 
   absl::Status Run(RowCall& call, const RunLimits& limits = {}) {
     auto context = runner_->NewContext();
-    if (!context.ok()) return context.status();
+    return context.ok() ? Run(**context, call, limits) : context.status();
+  }
+  absl::Status Run(RunContext& context, RowCall& call, const RunLimits& limits) {
     const int64_t dims[] = {call.rows};
     const std::string_view inputs[] = {AsBytes(call.x), AsBytes(call.idx)};
     const RunOutput outputs[] = {{0, call.y.data(), Bytes(call.y)},
                                  {1, call.g.data(), Bytes(call.g)}};
-    return runner_->Run(**context, dims, inputs, outputs, limits);
+    return runner_->Run(context, dims, inputs, outputs, limits);
+  }
+
+  // Reports whether no turn has begun: then a step may.
+  bool DeviceIsFree() {
+    return turns_.Begin({Turns::Kind::kStep, this}, std::chrono::steady_clock::time_point()).ok();
   }
 
   template <typename T>
@@ -93,9 +101,8 @@ TEST_F(ExecutorRunnerTest, RunsAtOnceAreCountedOneByOne) {
 // A run whose turn does not come in time is none.
 TEST_F(ExecutorRunnerTest, RunsWaitForTheirTurn) {
   const Turns::Turn step{Turns::Kind::kStep, this};
-  EXPECT_TRUE(runner_->RunsAtOnce());
-  ASSERT_TRUE(turns_.Begin(step, std::chrono::steady_clock::time_point::max()).ok());
-  EXPECT_FALSE(runner_->RunsAtOnce());
+  auto begun = turns_.Begin(step, std::chrono::steady_clock::time_point::max());
+  ASSERT_TRUE(begun.ok());
   RowCall call(5);
   EXPECT_EQ(Run(call, {.deadline = std::chrono::steady_clock::now()}).code(),
             Code::kDeadlineExceeded);
@@ -103,11 +110,35 @@ TEST_F(ExecutorRunnerTest, RunsWaitForTheirTurn) {
   std::thread runner([&] { EXPECT_TRUE(Run(call).ok()); });
   while (turns_.waiting() == 0) std::this_thread::yield();
   EXPECT_EQ(traffic_->Read(), TrafficState{}) << "what waits leaves a gap to measure in";
-  turns_.End(step);
+  *begun = {};
   runner.join();
   EXPECT_TRUE(call.Right(2));
   EXPECT_EQ(traffic_->Read(), (TrafficState{1, 0}));
-  EXPECT_TRUE(runner_->RunsAtOnce());
+  EXPECT_TRUE(DeviceIsFree());
+}
+
+// A turn that began ahead goes to the run, or ends with the lease of its context.
+TEST_F(ExecutorRunnerTest, ContextsKeepATurnForTheirRun) {
+  const auto contexts = std::make_shared<ContextPool>(runner_, 2);
+  RowCall call(5);
+  ContextPool::Lease lease = contexts->TryRun();
+  ASSERT_TRUE(lease);
+  EXPECT_FALSE(DeviceIsFree());
+  EXPECT_EQ(Run(*lease, call, {.deadline = std::chrono::steady_clock::now()}).code(),
+            Code::kDeadlineExceeded);
+  EXPECT_EQ(traffic_->Read(), (TrafficState{1, 0})) << "it began, and had no time left";
+  EXPECT_TRUE(DeviceIsFree()) << "the turn is used";
+  lease = {};
+  lease = contexts->TryRun();
+  ASSERT_TRUE(lease);
+  EXPECT_FALSE(DeviceIsFree());
+  lease = {};
+  EXPECT_TRUE(DeviceIsFree()) << "nobody used the turn";
+
+  auto begun = turns_.Begin({Turns::Kind::kStep, this}, std::chrono::steady_clock::time_point());
+  ASSERT_TRUE(begun.ok());
+  EXPECT_FALSE(contexts->TryRun());
+  EXPECT_TRUE(contexts->TryAcquire()) << "contexts come back without a turn";
 }
 
 // Whatever a run returns, its turn ends.
@@ -115,7 +146,7 @@ TEST_F(ExecutorRunnerTest, FailedRunsEndTheirTurn) {
   RowCall call(5);
   call.idx[2] = kWidth;
   EXPECT_EQ(Run(call).code(), Code::kInvalidArgument);
-  EXPECT_TRUE(runner_->RunsAtOnce());
+  EXPECT_TRUE(DeviceIsFree());
 }
 
 }  // namespace

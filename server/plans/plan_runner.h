@@ -23,10 +23,12 @@
 
 namespace athanor {
 
-// Memory that a run needs for itself: its arena.
+// Memory that a run needs for itself, its arena, and the turn of its next run if that has begun.
 class RunContext {
  public:
   virtual ~RunContext() = default;
+  // Ends a turn that PlanRunner::TryTurn began and no run has used. Does nothing if there is none.
+  virtual void EndTurn() {}
 };
 
 // Memory that one of the graph's outputs is written to.
@@ -70,8 +72,9 @@ class PlanRunner {
   using Prepared = absl::flat_hash_map<const void*, int64_t>;
   virtual void AddPrepared(Prepared* held) const { (*held)[this] = prepared_bytes(); }
   virtual int64_t arena_bytes() const = 0;
-  // Reports whether a run would begin now: others on the device leave it a place.
-  virtual bool RunsAtOnce() const { return true; }
+  // Begins the turn of the context's next run, which then does not wait; ends with that run, or by
+  // EndTurn. Returns false, and begins nothing, if others on the device go first.
+  virtual bool TryTurn(RunContext&) { return true; }
   // A guess, for choosing the thread to run on.
   virtual int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const = 0;
 };

@@ -32,7 +32,13 @@ ContextPool::Lease ContextPool::TryAcquire() {
   return context == nullptr ? Lease() : Lease(shared_from_this(), std::move(context));
 }
 
+ContextPool::Lease ContextPool::TryRun() {
+  Lease lease = TryAcquire();
+  return lease && runner_->TryTurn(*lease) ? std::move(lease) : Lease();
+}
+
 void ContextPool::Return(std::unique_ptr<RunContext> context) {
+  context->EndTurn();
   MutexLock lock(mu_);
   free_.push_back(std::move(context));
 }

@@ -24,7 +24,8 @@ namespace athanor {
 // outlive the plan. Thread-safe.
 class ContextPool : public std::enable_shared_from_this<ContextPool> {
  public:
-  // A context for one run; goes back when destroyed.
+  // A context for one run; goes back when destroyed, and so does its turn, if it has one that no
+  // run has used.
   class Lease {
    public:
     Lease() = default;
@@ -55,6 +56,9 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
   absl::Status MakeFirst();
   // An empty lease if none is free. A context is made if allowed and memory suffices.
   Lease TryAcquire();
+  // As TryAcquire, for a run that begins at once: its turn on the device has begun. Returns an
+  // empty lease also if others there go first.
+  Lease TryRun();
 
  private:
   std::unique_ptr<RunContext> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -69,7 +69,7 @@ TurnOrder::Turn* TurnOrder::Next(Clock::time_point now, bool searching) {
 }
 
 bool TurnOrder::TryRun(Clock::time_point now) {
-  if (!RunsAtOnce()) return false;
+  if (rests_ || !runs_waiting_.empty() || !RunFits()) return false;
   BeginTurn({Kind::kRun, nullptr}, now);
   return true;
 }

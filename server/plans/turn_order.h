@@ -59,11 +59,9 @@ class TurnOrder {
   // Ends a turn that has begun.
   void End(const Turn& turn, Clock::time_point now);
 
-  // Reports whether a run that asks would begin at once.
-  bool RunsAtOnce() const { return !rests_ && runs_waiting_.empty() && RunFits(); }
-  // The time at which a rest is over, and Next is worth another call: max() if nothing rests, or
-  // turns that began before the rest go on.
-  Clock::time_point rest_end() const { return rest_end_; }
+  // The time at which Next is worth another call though no turn ends: the end of a rest. max() if
+  // nothing rests, or turns that began before the rest go on.
+  Clock::time_point next_look() const { return rest_end_; }
 
  private:
   bool RunFits() const;

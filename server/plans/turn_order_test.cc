@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -75,7 +76,7 @@ TEST(TurnOrder, WithoutStepsAllRunsBegin) {
     Orderly turns(threads);
     turns.Run(10);
     EXPECT_EQ(turns.Begin(), 10);
-    EXPECT_TRUE(turns.order().RunsAtOnce());
+    EXPECT_TRUE(turns.order().TryRun(turns.now()));
   }
 }
 
@@ -179,21 +180,6 @@ TEST(TurnOrder, OneThreadRunsEitherAlone) {
   }
 }
 
-TEST(TurnOrder, RunsAtOnceSaysWhetherOneWouldWait) {
-  Orderly turns(2);
-  EXPECT_TRUE(turns.order().RunsAtOnce());
-  Turn* const step = turns.Step();
-  EXPECT_TRUE(turns.order().RunsAtOnce());
-  EXPECT_EQ(turns.Next(), step);
-  EXPECT_TRUE(turns.order().RunsAtOnce());
-  Turn* const run = turns.Run();
-  EXPECT_FALSE(turns.order().RunsAtOnce()) << "another one waits";
-  EXPECT_EQ(turns.Next(), run);
-  EXPECT_FALSE(turns.order().RunsAtOnce());
-  turns.End(step);
-  EXPECT_TRUE(turns.order().RunsAtOnce());
-}
-
 // Parties whose steps always wait, with steps of 1 and 7 ms, have as much time as each other.
 TEST(TurnOrder, PartiesShareTheTime) {
   Orderly turns(2);
@@ -249,8 +235,8 @@ TEST(TurnOrder, BusyStepsRestForSearches) {
   EXPECT_EQ(StepsUntilARest(turns, milliseconds(10), 1000), 0) << "busy for long: at once";
   // The step that waits rests for twice the longest step, and runs do too.
   turns.Run();
-  EXPECT_FALSE(turns.order().RunsAtOnce());
-  EXPECT_EQ(turns.order().rest_end(), turns.now() + milliseconds(20));
+  EXPECT_FALSE(turns.order().TryRun(turns.now()));
+  EXPECT_EQ(turns.order().next_look(), turns.now() + milliseconds(20));
   turns.Wait(milliseconds(19));
   EXPECT_EQ(turns.Begin(), 0);
   turns.Wait(milliseconds(1));
@@ -262,7 +248,7 @@ TEST(TurnOrder, RestsComeAfterTenTimesTheirLength) {
     Orderly turns(2);
     turns.SetSearching(true);
     EXPECT_EQ(StepsUntilARest(turns, milliseconds(step), 1000), TurnOrder::kBusy * rest / step);
-    EXPECT_EQ(turns.order().rest_end(), turns.now() + milliseconds(rest)) << step;
+    EXPECT_EQ(turns.order().next_look(), turns.now() + milliseconds(rest)) << step;
   }
 }
 
@@ -270,7 +256,7 @@ TEST(TurnOrder, RestsAreNoLongerThanTheLongest) {
   Orderly turns(2);
   turns.SetSearching(true);
   EXPECT_EQ(StepsUntilARest(turns, milliseconds(400), 1000), 3);
-  EXPECT_EQ(turns.order().rest_end(), turns.now() + TurnOrder::kLongestRest);
+  EXPECT_EQ(turns.order().next_look(), turns.now() + TurnOrder::kLongestRest);
 }
 
 TEST(TurnOrder, GapsOfTheirOwnMakeRestsNeedless) {
@@ -291,12 +277,12 @@ TEST(TurnOrder, RestsBeginWhenNothingRuns) {
   Turn* const run = turns.Run();
   ASSERT_EQ(turns.Next(), run);
   EXPECT_EQ(StepsUntilARest(turns, milliseconds(10), 1000), 20);
-  EXPECT_EQ(turns.order().rest_end(), TurnOrder::Clock::time_point::max());
+  EXPECT_EQ(turns.order().next_look(), TurnOrder::Clock::time_point::max());
   turns.Run();
   turns.Wait(milliseconds(500));
   EXPECT_EQ(turns.Begin(), 0);
   turns.End(run);
-  EXPECT_EQ(turns.order().rest_end(), turns.now() + milliseconds(20));
+  EXPECT_EQ(turns.order().next_look(), turns.now() + milliseconds(20));
   EXPECT_EQ(turns.Begin(), 0);
   turns.SetSearching(false);
   EXPECT_EQ(turns.Begin(), 2) << "nobody measures any more";

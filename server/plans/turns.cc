@@ -15,20 +15,26 @@ void Turns::Grant(Clock::time_point now) {
     (*begins)->told.NotifyOne();
     waiters_.erase(begins);
   }
-  if (std::exchange(rest_end_, order_.rest_end()) == order_.rest_end()) return;
+  const Clock::time_point next_look = order_.next_look();
+  if (std::exchange(next_look_, next_look) == next_look) return;
   for (Waiter* waiter : waiters_) waiter->told.NotifyOne();
 }
 
-absl::Status Turns::Begin(const Turn& turn, Clock::time_point deadline) {
+Turns::Lease Turns::TryRun() {
+  MutexLock lock(mu_);
+  return order_.TryRun(Clock::now()) ? Lease(this, {}) : Lease();
+}
+
+absl::StatusOr<Turns::Lease> Turns::Begin(const Turn& turn, Clock::time_point deadline) {
   MutexLock lock(mu_);
   Clock::time_point now = Clock::now();
-  if (turn.kind == Kind::kRun && order_.TryRun(now)) return absl::OkStatus();
+  if (turn.kind == Kind::kRun && order_.TryRun(now)) return Lease(this, turn);
   Waiter own{.turn = turn};
   order_.Ask(&own.turn);
   waiters_.push_back(&own);
   Grant(now);
   while (!own.begins && now < deadline) {
-    const Clock::time_point until = std::min(deadline, rest_end_);
+    const Clock::time_point until = std::min(deadline, next_look_);
     if (until == Clock::time_point::max()) {
       own.told.Wait(lock);
     } else {
@@ -37,7 +43,7 @@ absl::Status Turns::Begin(const Turn& turn, Clock::time_point deadline) {
     now = Clock::now();
     if (!own.begins) Grant(now);
   }
-  if (own.begins) return absl::OkStatus();
+  if (own.begins) return Lease(this, turn);
   order_.Leave(&own.turn);
   waiters_.remove(&own);
   Grant(now);  // a step that leaves lets more runs begin

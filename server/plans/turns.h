@@ -1,18 +1,18 @@
 // Gives the turns of a device: threads that run plans wait here until TurnOrder lets them.
 //
-//   RETURN_IF_ERROR(turns.Begin(turn, deadline));
+//   ASSIGN_OR_RETURN(Turns::Lease lease, turns.Begin(turn, deadline));
 //   ...                                            // the run
-//   turns.End(turn);
 //
-// Thread-safe. Must outlive the turns.
+// Thread-safe. Must outlive the leases.
 #ifndef ATHANOR_SERVER_PLANS_TURNS_H_
 #define ATHANOR_SERVER_PLANS_TURNS_H_
 
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <utility>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/plans/turn_order.h"
 
@@ -50,16 +50,36 @@ class Turns {
   // `threads` are the device's, at least 1. `searches` outlives this.
   Turns(int threads, const Searches* searches) : searches_(*searches), order_(threads) {}
 
+  // Holds a turn that has begun, and ends it when destroyed. An empty one holds none.
+  class Lease {
+   public:
+    Lease() = default;
+    Lease(Lease&& other) noexcept
+        : turns_(std::exchange(other.turns_, nullptr)), turn_(other.turn_) {}
+    Lease& operator=(Lease&& other) noexcept {
+      Lease before(std::move(other));
+      std::swap(turns_, before.turns_);
+      std::swap(turn_, before.turn_);
+      return *this;
+    }
+    ~Lease() {
+      if (turns_ != nullptr) turns_->End(turn_);
+    }
+    explicit operator bool() const { return turns_ != nullptr; }
+
+   private:
+    friend class Turns;
+    Lease(Turns* turns, const Turn& turn) : turns_(turns), turn_(turn) {}
+
+    Turns* turns_ = nullptr;
+    Turn turn_;
+  };
+
   // Waits until the turn may begin. DEADLINE_EXCEEDED: it never began. One that need not wait
   // begins, whatever the deadline.
-  absl::Status Begin(const Turn& turn, TurnOrder::Clock::time_point deadline);
-  // Ends a turn that has begun.
-  void End(const Turn& turn);
-  // Reports whether a run that begins now would not wait.
-  bool RunsAtOnce() const {
-    MutexLock lock(mu_);
-    return order_.RunsAtOnce();
-  }
+  absl::StatusOr<Lease> Begin(const Turn& turn, TurnOrder::Clock::time_point deadline);
+  // Begins a run if it need not wait; otherwise returns an empty lease.
+  Lease TryRun();
   // Number of turns that wait.
   int64_t waiting() const {
     MutexLock lock(mu_);
@@ -73,14 +93,15 @@ class Turns {
     CondVar told;
   };
 
-  // Lets those begin that may, and others know of the end of a rest.
+  void End(const Turn& turn);
+  // Lets those begin that may, and others know when to look again.
   void Grant(TurnOrder::Clock::time_point now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Searches& searches_;
   mutable Mutex mu_;
   TurnOrder order_ ABSL_GUARDED_BY(mu_);
   std::list<Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
-  TurnOrder::Clock::time_point rest_end_ ABSL_GUARDED_BY(mu_) =
+  TurnOrder::Clock::time_point next_look_ ABSL_GUARDED_BY(mu_) =
       TurnOrder::Clock::time_point::max();  // as the waiters know it
 };
 

@@ -25,13 +25,15 @@ void TakeTurnsAtOnce(int threads, const Searches& searches) {
   std::atomic<int> steps{0}, runs{0}, wrong{0};
   const auto take = [&](const Turns::Turn& turn, std::atomic<int>& own) {
     for (int i = 0; i < 100; ++i) {
-      if (!turns.Begin(turn, kNoDeadline).ok()) ++wrong;
+      // Some runs ask without waiting first, as gRPC's threads do.
+      Turns::Lease lease;
+      if (turn.kind == Kind::kRun && i % 2 == 0) lease = turns.TryRun();
+      if (!lease) lease = turns.Begin(turn, kNoDeadline).value();
       ++own;
       std::this_thread::yield();
       const int most_runs = threads == 1 ? 0 : threads / 2;
       if (turn.kind == Kind::kStep && (steps != 1 || runs > most_runs)) ++wrong;
       --own;
-      turns.End(turn);
     }
   };
   int parties[3] = {};
@@ -45,7 +47,7 @@ void TakeTurnsAtOnce(int threads, const Searches& searches) {
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(turns.waiting(), 0);
-  EXPECT_TRUE(turns.RunsAtOnce());
+  EXPECT_TRUE(turns.TryRun());
 }
 
 TEST(Turns, ManyThreads) {
@@ -64,19 +66,19 @@ TEST(Turns, EnginesThatWaitGoInOrder) {
   Turns turns(2, &none);
   int parties[4] = {};
   const Turns::Turn first{Kind::kStep, &parties[3]};
-  ASSERT_TRUE(turns.Begin(first, kNoDeadline).ok());
+  Turns::Lease lease = turns.Begin(first, kNoDeadline).value();
   std::vector<int> order;  // guarded by the turn
   std::vector<std::thread> engines;
   for (int e = 0; e < 3; ++e) {
     engines.emplace_back([&, e] {
       const Turns::Turn own{Kind::kStep, &parties[e]};
-      EXPECT_TRUE(turns.Begin(own, kNoDeadline).ok());
+      const auto turn = turns.Begin(own, kNoDeadline);
+      EXPECT_TRUE(turn.ok());
       order.push_back(e);
-      turns.End(own);
     });
     AwaitWaiting(turns, e + 1);
   }
-  turns.End(first);
+  lease = {};
   for (std::thread& engine : engines) engine.join();
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
 }
@@ -85,14 +87,33 @@ TEST(Turns, ADeadlineEndsTheWait) {
   const Searches none;
   Turns turns(1, &none);
   const Turns::Turn step{Kind::kStep, &turns}, run{Kind::kRun, nullptr};
-  ASSERT_TRUE(turns.Begin(step, Clock::now()).ok()) << "nobody is in its way";
-  EXPECT_FALSE(turns.RunsAtOnce());
-  const absl::Status late = turns.Begin(run, Clock::now() + std::chrono::milliseconds(1));
+  auto begun = turns.Begin(step, Clock::now());
+  ASSERT_TRUE(begun.ok()) << "nobody is in its way";
+  EXPECT_FALSE(turns.TryRun());
+  const absl::Status late = turns.Begin(run, Clock::now() + std::chrono::milliseconds(1)).status();
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
   EXPECT_EQ(turns.waiting(), 0);
-  turns.End(step);
+  *begun = {};
   EXPECT_TRUE(turns.Begin(run, Clock::now()).ok());
-  turns.End(run);
+}
+
+TEST(Turns, LeasesEndOnce) {
+  const Searches none;
+  Turns turns(1, &none);
+  const Turns::Turn step{Kind::kStep, &turns};
+  Turns::Lease lease = turns.Begin(step, kNoDeadline).value();
+  Turns::Lease moved = std::move(lease);
+  EXPECT_TRUE(moved);
+  lease = {};
+  EXPECT_FALSE(turns.TryRun()) << "the step has begun";
+  moved = {};
+  moved = turns.TryRun();
+  EXPECT_TRUE(moved);
+  EXPECT_FALSE(turns.Begin(step, Clock::now()).ok()) << "the run has begun";
+  moved = turns.TryRun();  // begins before the other ends
+  EXPECT_TRUE(moved);
+  moved = {};
+  EXPECT_TRUE(turns.Begin(step, Clock::now()).ok());
 }
 
 // A step that gives up lets the runs begin that it held back.
@@ -100,18 +121,19 @@ TEST(Turns, AStepThatIsLateLetsRunsBegin) {
   const Searches none;
   Turns turns(4, &none);
   const Turns::Turn step{Kind::kStep, &turns}, run{Kind::kRun, nullptr};
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(turns.Begin(run, kNoDeadline).ok());
+  std::vector<Turns::Lease> runs;
+  for (int i = 0; i < 4; ++i) runs.push_back(turns.Begin(run, kNoDeadline).value());
   std::atomic<bool> gave_up{false};
   std::thread engine([&] {
     EXPECT_FALSE(turns.Begin(step, Clock::now() + std::chrono::milliseconds(50)).ok());
     gave_up = true;
   });
   while (turns.waiting() == 0 && !gave_up) std::this_thread::yield();
-  turns.End(run);
-  EXPECT_TRUE(turns.Begin(run, kNoDeadline).ok());
+  runs.pop_back();
+  runs.push_back(turns.Begin(run, kNoDeadline).value());
   engine.join();
-  for (int i = 0; i < 4; ++i) turns.End(run);
-  EXPECT_TRUE(turns.RunsAtOnce());
+  runs.clear();
+  EXPECT_TRUE(turns.Begin(step, Clock::now()).ok());
 }
 
 }  // namespace
