@@ -1,35 +1,19 @@
 #include "server/rpc/call.h"
 
-#include <atomic>
-#include <random>
-
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_format.h"
-#include "server/base/log.h"
+#include "server/base/call_log.h"
+#include "server/base/public_status.h"
 
 namespace athanor {
 namespace {
 
 constexpr char kRequestIdKey[] = "x-request-id";
-constexpr size_t kMaxRequestId = 128;
-constexpr int kStatusCodes = 17;
-
-std::string NewRequestId() {
-  static const uint32_t process = std::random_device()();
-  static std::atomic<uint64_t> last{0};
-  return absl::StrFormat("r-%08x-%d", process, ++last);
-}
 
 }  // namespace
 
 std::string RequestId(const grpc::CallbackServerContext& context) {
   auto it = context.client_metadata().find(kRequestIdKey);
-  if (it == context.client_metadata().end()) return NewRequestId();
-  const std::string id(it->second.data(), it->second.size());
-  for (unsigned char c : id) {
-    if (!absl::ascii_isgraph(c)) return NewRequestId();
-  }
-  return id.empty() || id.size() > kMaxRequestId ? NewRequestId() : id;
+  if (it == context.client_metadata().end()) return RequestIdFor("");
+  return RequestIdFor(absl::string_view(it->second.data(), it->second.size()));
 }
 
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
@@ -44,18 +28,9 @@ grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& cont
   if (status.ok()) return grpc::Status::OK;
   const std::string id = RequestId(context);
   context.AddTrailingMetadata(kRequestIdKey, id);
-  const grpc::Status sent = ToGrpc(status);
-  // Uses one limit per code, so that refusals in an overload hide no other failures.
-  static LogLimit limits[kStatusCodes];
-  const auto held_back = limits[static_cast<int>(status.code()) % kStatusCodes].Pass();
-  if (!held_back.has_value()) return sent;
-  LogInfo("call failed", {{"request", id},
-                          {"method", method},
-                          {"peer", context.peer()},
-                          {"code", absl::StatusCodeToString(status.code())},
-                          {"error", sent.error_message()},
-                          {"held_back", *held_back}});
-  return sent;
+  const absl::Status told = PublicStatus(status);
+  LogFailedCall({id, method, context.peer(), ""}, told);
+  return ToGrpc(told);
 }
 
 void UnaryCall::Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer) {

@@ -1,0 +1,48 @@
+#include "server/base/call_log.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/base/log.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(CallLogTest, KeepsIdsThatAreFit) {
+  EXPECT_EQ(RequestIdFor("abc-1"), "abc-1");
+  EXPECT_EQ(RequestIdFor(std::string(128, 'a')), std::string(128, 'a'));
+  for (const std::string& unfit :
+       {std::string(), std::string(129, 'a'), std::string("a b"), std::string("a\r\nb: c"),
+        std::string("a\0b", 3), std::string("\xc3\xa9")}) {
+    EXPECT_THAT(RequestIdFor(unfit), StartsWith("r-"));
+  }
+  EXPECT_NE(RequestIdFor(""), RequestIdFor(""));
+}
+
+TEST(CallLogTest, LogsOneLineForACall) {
+  InitLog("info", "text");
+  testing::internal::CaptureStderr();
+  LogFailedCall({"r-1", "ModelInfer", "ipv4:10.0.0.7:1", "team-a"},
+                absl::NotFoundError("no \"m\""));
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(line, HasSubstr("call failed"));
+  EXPECT_THAT(line, HasSubstr("request=r-1 method=ModelInfer peer=ipv4:10.0.0.7:1 client=team-a"));
+  EXPECT_THAT(line, HasSubstr("code=NOT_FOUND"));
+}
+
+TEST(CallLogTest, RefusalsHideNoOtherFailures) {
+  InitLog("info", "text");
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 1'000; ++i) LogFailedCall({"r", "m", "p"}, absl::UnavailableError("full"));
+  LogFailedCall({"r", "m", "p"}, absl::InternalError("defect"));
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(lines, HasSubstr("defect"));
+  EXPECT_LT(lines.size(), 60'000u) << "lines of one code are limited";
+}
+
+}  // namespace
+}  // namespace athanor
