@@ -29,6 +29,13 @@ void CloseSocket(Socket& socket, bool reset) {
   socket.close(ignored);
 }
 
+void AwaitError(Socket& socket, std::function<void()> done) {
+  socket.async_wait(asio::socket_base::wait_error,
+                    [done = std::move(done)](const ClientStream::Error& error) {
+                      if (!error) done();
+                    });
+}
+
 class PlainStream final : public ClientStream {
  public:
   explicit PlainStream(Socket socket) : socket_(std::move(socket)) {}
@@ -46,6 +53,7 @@ class PlainStream final : public ClientStream {
     Error ignored;
     socket_.shutdown(asio::socket_base::shutdown_send, ignored);
   }
+  void AwaitReset(std::function<void()> done) override { AwaitError(socket_, std::move(done)); }
   void Close(bool reset) override { CloseSocket(socket_, reset); }
 
  private:
@@ -71,6 +79,9 @@ class TlsStream final : public ClientStream {
   void EndWriting(std::shared_ptr<void> owner) override {
     // Ends once the client has ended its side too.
     stream_.async_shutdown([owner = std::move(owner)](const Error&) {});
+  }
+  void AwaitReset(std::function<void()> done) override {
+    AwaitError(stream_.next_layer(), std::move(done));
   }
   void Close(bool reset) override { CloseSocket(stream_.next_layer(), reset); }
 

@@ -37,6 +37,9 @@ class ClientStream {
   virtual void Read(const boost::asio::mutable_buffer& buffer, Done done) = 0;
   // Writes all. The bytes must stay where they are until then.
   virtual void Write(const std::vector<boost::asio::const_buffer>& pieces, Done done) = 0;
+  // Calls back, behind an end of the stream, once the client's side is closed altogether: it resets
+  // what it is sent. Not if the socket is closed here.
+  virtual void AwaitReset(std::function<void()> done) = 0;
   // Tells the client that nothing more will come; it may go on sending. Keeps `owner`, who owns the
   // stream, until that is done or the socket is closed.
   virtual void EndWriting(std::shared_ptr<void> owner) = 0;

@@ -1,8 +1,15 @@
 #include "server/http/exchange.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/call_log.h"
 
 namespace athanor {
+namespace {
+
+constexpr char kRequestId[] = "x-request-id";
+
+}  // namespace
 
 const std::string* HttpRequest::Header(absl::string_view name) const {
   for (const auto& [key, value] : headers) {
@@ -21,6 +28,16 @@ HttpExchange::~HttpExchange() {
   if (answers) Answer(500, "text/plain; charset=utf-8", "500: the request was dropped\n");
   if (!cuts) return;
   if (const auto wire = wire_.lock()) wire->Cut(number_);
+}
+
+std::string HttpExchange::IdOf(const HttpRequest& request) {
+  const std::string* given = request.Header(kRequestId);
+  return RequestIdFor(given == nullptr ? "" : *given);
+}
+
+bool HttpExchange::left() const {
+  MutexLock lock(mu_);
+  return left_;
 }
 
 bool HttpExchange::Advance(State from, State next) {
@@ -45,11 +62,13 @@ void HttpExchange::Keep(std::shared_ptr<void> kept) {
 
 void HttpExchange::Answer(int status, std::string type, std::string body, HttpHeaders more) {
   if (!Advance(State::kAsked, State::kEnded)) return;
+  more.emplace_back(kRequestId, request_id_);
   Send({HttpHead{status, std::move(type), std::move(more)}, std::move(body), true});
 }
 
 void HttpExchange::Begin(int status, std::string type, HttpHeaders more) {
   if (!Advance(State::kAsked, State::kBegun)) return;
+  more.emplace_back(kRequestId, request_id_);
   Send({HttpHead{status, std::move(type), std::move(more)}, "", false});
 }
 
@@ -101,6 +120,13 @@ void HttpExchange::Leave() {
     watcher = watcher_.lock();
   }
   if (watcher != nullptr) watcher->Left();
+}
+
+void LogFailedRequest(const HttpExchange& exchange, const absl::Status& told) {
+  const HttpRequest& request = exchange.request();
+  const std::string method =
+      request.method.empty() ? "HTTP" : absl::StrCat(request.method, " ", request.path);
+  LogFailedCall({exchange.request_id(), method, request.peer, exchange.client()}, told);
 }
 
 }  // namespace athanor

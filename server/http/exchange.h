@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/memory/server_ledger.h"
@@ -35,9 +36,9 @@ namespace athanor {
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
-  std::string method;
-  std::string path;   // without the query, percent-decoded
-  std::string query;  // as sent, without "?"
+  std::string method;  // empty: the head did not parse
+  std::string path;    // without the query, percent-decoded
+  std::string query;   // as sent, without "?"
   std::string body;
   std::string peer;  // as gRPC writes it: "ipv4:10.0.0.7:43210"
   HttpHeaders headers;
@@ -82,18 +83,27 @@ class HttpExchange {
 
   // `number`: of the request, on its connection.
   HttpExchange(HttpRequest request, std::weak_ptr<HttpWire> wire, uint64_t number = 0)
-      : request_(std::move(request)), wire_(std::move(wire)), number_(number) {}
+      : request_(std::move(request)),
+        wire_(std::move(wire)),
+        number_(number),
+        request_id_(IdOf(request_)) {}
   ~HttpExchange();
   HttpExchange(const HttpExchange&) = delete;
   HttpExchange& operator=(const HttpExchange&) = delete;
 
   // The handler's alone. It may move the body out, and drop the memory held for it.
   HttpRequest& request() { return request_; }
+  const HttpRequest& request() const { return request_; }
   ServerLedger::Reservation& memory() { return memory_; }
 
   // Names who asks: the name of the key, else the peer's host. Admit sets it.
   const std::string& client() const { return client_; }
   void set_client(std::string client) { client_ = std::move(client); }
+
+  // The caller's x-request-id, or one made here: on each answer, and in each line of the log.
+  const std::string& request_id() const { return request_id_; }
+  // Reports whether the client has left: nobody reads an answer.
+  bool left() const;
 
   // Keeps `kept` until the answer is sent or, where the client has left, the exchange goes.
   void Keep(std::shared_ptr<void> kept);
@@ -119,6 +129,7 @@ class HttpExchange {
  private:
   enum class State : uint8_t { kAsked, kBegun, kEnded };
 
+  static std::string IdOf(const HttpRequest& request);
   // Moves on to `next` and returns true if the state is `from`.
   bool Advance(State from, State next);
   void Send(HttpWire::Piece piece);
@@ -126,15 +137,19 @@ class HttpExchange {
   HttpRequest request_;
   const std::weak_ptr<HttpWire> wire_;
   const uint64_t number_;
+  const std::string request_id_;
   ServerLedger::Reservation memory_;
   std::string client_;
-  Mutex mu_;
+  mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kAsked;
   bool left_ ABSL_GUARDED_BY(mu_) = false;
   bool over_ ABSL_GUARDED_BY(mu_) = false;  // all sent, cut or left: nobody is called any more
   std::weak_ptr<Watcher> watcher_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<void>> kept_ ABSL_GUARDED_BY(mu_);
 };
+
+// Logs what a client was told that got no good answer.
+void LogFailedRequest(const HttpExchange& exchange, const absl::Status& told);
 
 }  // namespace athanor
 

@@ -52,7 +52,8 @@ TEST(HttpExchangeTest, AnAnswerIsWhole) {
   const FakeClient::Answer answer = client.AwaitEnd();
   EXPECT_TRUE(answer.whole);
   EXPECT_EQ(answer.status, 404);
-  EXPECT_THAT(answer.headers, ElementsAre(Pair("Allow", "GET")));
+  EXPECT_THAT(answer.headers,
+              ElementsAre(Pair("Allow", "GET"), Pair("x-request-id", exchange->request_id())));
   EXPECT_THAT(answer.pieces, ElementsAre("none"));
 }
 

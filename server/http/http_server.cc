@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
+#include "server/http/sessions.h"
 #include "server/net/connections.h"
 #include "server/net/listener.h"
 #include "server/net/peers.h"

@@ -4,15 +4,17 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <deque>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/answer_text.h"
 #include "server/http/client_stream.h"
+#include "server/http/outgoing.h"
+#include "server/http/refusal.h"
+#include "server/http/sessions.h"
 
 namespace athanor {
 namespace {
@@ -24,30 +26,8 @@ using Got = RequestReader::Got;
 
 constexpr size_t kSmallRead = size_t{4} << 10;
 constexpr size_t kBodyRead = size_t{16} << 10;
-constexpr size_t kWrite = size_t{256} << 10;       // in one of HttpLimits::write
 constexpr size_t kMostDropped = size_t{16} << 20;  // behind a request that is refused
 constexpr int64_t kLeastBodyHeld = 4 << 10;        // counted of a body, however small
-
-int StatusOfRefusal(const absl::Status& refusal) {
-  switch (refusal.code()) {
-    case absl::StatusCode::kUnauthenticated:
-      return 401;
-    case absl::StatusCode::kPermissionDenied:
-      return 403;
-    case absl::StatusCode::kResourceExhausted:
-      return 429;
-    case absl::StatusCode::kUnavailable:
-      return 503;
-    default:
-      return 500;
-  }
-}
-
-HttpHeaders HeadersOfRefusal(int status) {
-  if (status == 401) return {{"WWW-Authenticate", "Bearer"}};
-  if (status == 429 || status == 503) return {{"Retry-After", "1"}};
-  return {};
-}
 
 class Session final : public HttpSession, public std::enable_shared_from_this<Session> {
  public:
@@ -101,14 +81,13 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   bool OnHead();
   bool Admit(const Route& route);
   bool HoldBody();
+  void OnEnd();
   bool OnMore();
   void OnWhole();
 
-  void Refuse(int status, const std::string& message, HttpHeaders more);
-  void Refuse(int status, const std::string& message) {
-    Refuse(status, message, HeadersOfRefusal(status));
-  }
+  void Refuse(HttpRefusal refusal);
   void Put(Piece piece);
+  void SendContinue();
   void WriteOut();
   void OnWritten(const Error& error, size_t bytes);
   void Finish();
@@ -136,17 +115,11 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   std::weak_ptr<HttpExchange> exchange_;
   Framing framing_;
   bool head_only_ = false;  // HEAD: no body is sent
+  bool answering_ = false;  // a head was sent
   bool in_call_ = false;
   Clock::time_point body_began_;
 
-  struct Outgoing {
-    std::string bytes;
-    bool reported = false;  // the exchange is told when it is written
-    bool last = false;
-    std::vector<std::shared_ptr<void>> kept = {};
-  };
-  std::deque<Outgoing> outgoing_;
-  size_t sent_ = 0;  // of the first one
+  Outgoing outgoing_;
   bool writing_ = false;
 };
 
@@ -193,7 +166,7 @@ void Session::Expire() {
   switch (phase_) {
     case Phase::kHeader:
     case Phase::kBody:
-      return Refuse(408, "the request took too long to arrive");
+      return Refuse({408, "the request took too long to arrive"});
     default:
       return Drop();
   }
@@ -231,9 +204,21 @@ void Session::OnRead(const Error& error, size_t bytes) {
   reader_.Feed(absl::string_view(read_).substr(0, bytes));
   if (!error) return phase_ == Phase::kAnswer ? Read() : Parse();
   if (error != asio::error::eof || phase_ != Phase::kAnswer) return Drop();
-  // Whoever ends only its own side still gets an answer that is on its way.
+  OnEnd();
+}
+
+// The client sends no more. It may have closed, or have ended its own side alone and wait for its
+// answer, which looks the same until it is sent something: a closed socket resets. So sends an
+// interim answer, which clients skip, where nothing of the answer is on its way.
+void Session::OnEnd() {
   ended_ = true;
-  Leave();
+  stream_->AwaitReset([self = shared_from_this()] { self->Drop(); });
+  if (!answering_ && !framing_.http_1_0) SendContinue();
+}
+
+void Session::SendContinue() {
+  outgoing_.PutInterim("HTTP/1.1 100 Continue\r\n\r\n");
+  WriteOut();
 }
 
 void Session::Parse() {
@@ -249,7 +234,7 @@ void Session::Parse() {
       case Got::kWhole:
         return OnWhole();
       case Got::kRefused:
-        return Refuse(reader_.refusal().status, reader_.refusal().message);
+        return Refuse({reader_.refusal().status, reader_.refusal().message});
     }
   }
 }
@@ -263,7 +248,7 @@ bool Session::OnMore() {
   if (phase_ != Phase::kBody) return true;
   Until(BodyDeadline());
   if (std::cmp_less_equal(reader_.body().size(), route_->most_body)) return true;
-  Refuse(413, absl::StrCat("the body is longer than ", route_->most_body, " bytes"));
+  Refuse({413, absl::StrCat("the body is longer than ", route_->most_body, " bytes")});
   return false;
 }
 
@@ -274,27 +259,19 @@ bool Session::OnHead() {
   HttpRequest request = std::move(reader_.head());
   request.peer = peer_;
   head_only_ = request.method == "HEAD";
+  answering_ = false;
   framing_ = {.http_1_0 = reader_.http_1_0(), .closes = !reader_.keeps_alive()};
-  std::vector<std::string> hosts;
-  for (const auto& [name, value] : request.headers) {
-    if (absl::EqualsIgnoreCase(name, "Host")) hosts.push_back(value);
-  }
   asked_ = std::make_shared<HttpExchange>(std::move(request), weak_from_this(), ++number_);
   asked_->set_client(PeerOfCall(peer_).host);
   exchange_ = asked_;
   in_call_ = true;
   setup_.calls->Begin(PortOfCall(peer_));
-  if (const auto refused = setup_.hosts.Check(hosts, !framing_.http_1_0)) {
-    Refuse(refused->status, refused->text);
+  auto routed = RouteOf(asked_->request(), framing_.http_1_0, setup_.hosts, setup_.routes);
+  if (auto* refusal = std::get_if<HttpRefusal>(&routed)) {
+    Refuse(std::move(*refusal));
     return false;
   }
-  const Routes::Found found = setup_.routes.Find(asked_->request().method, asked_->request().path);
-  if (found.status == 404) {
-    Refuse(404, absl::StrCat("no such page; available:", setup_.routes.Paths()));
-  } else if (found.status == 405) {
-    Refuse(405, absl::StrCat("only ", found.allow), {{"Allow", found.allow}});
-  }
-  return found.route != nullptr && Admit(*found.route);
+  return Admit(*std::get<const Route*>(routed));
 }
 
 // Returns false if the request was refused.
@@ -303,21 +280,20 @@ bool Session::Admit(const Route& route) {
   if (setup_.admit != nullptr) {
     const absl::Status admitted = setup_.admit(route, asked_.get());
     if (!admitted.ok()) {
-      Refuse(StatusOfRefusal(admitted), std::string(admitted.message()));
+      Refuse(RefusalOf(admitted));
       return false;
     }
   }
   const std::optional<uint64_t> bytes = reader_.body_bytes();
   if (bytes.has_value() && std::cmp_greater(*bytes, route.most_body)) {
-    Refuse(413, absl::StrCat("the body is longer than ", route.most_body, " bytes"));
+    Refuse({413, absl::StrCat("the body is longer than ", route.most_body, " bytes")});
     return false;
   }
   body_began_ = Clock::now();
   if (bytes == 0u) return true;
   if (!reading_) read_.resize(kBodyRead);
   if (reader_.expects_continue() && reader_.held() == 0) {
-    outgoing_.push_back({"HTTP/1.1 100 Continue\r\n\r\n"});
-    WriteOut();
+    SendContinue();
   }
   return true;
 }
@@ -334,7 +310,7 @@ bool Session::HoldBody() {
       std::max<int64_t>({kLeastBodyHeld, static_cast<int64_t>(need), 2 * memory.bytes()});
   auto held = setup_.ledger->Reserve(HeldKind::kRequests, bytes, "a request's body");
   if (!held.ok()) {
-    Refuse(429, std::string(held.status().message()));
+    Refuse(RefusalOf(held.status()));
     return false;
   }
   body.reserve(static_cast<size_t>(bytes));
@@ -347,7 +323,7 @@ void Session::OnWhole() {
   asked_->request().body = std::move(reader_.body());
   if (setup_.enter != nullptr) {
     const absl::Status entered = setup_.enter(*route_, asked_.get());
-    if (!entered.ok()) return Refuse(StatusOfRefusal(entered), std::string(entered.message()));
+    if (!entered.ok()) return Refuse(RefusalOf(entered));
   }
   phase_ = Phase::kAnswer;
   Until(Clock::time_point::max());
@@ -359,57 +335,46 @@ void Session::OnWhole() {
   route_->handler(std::move(asked_));
 }
 
-void Session::Refuse(int status, const std::string& message, HttpHeaders more) {
+void Session::Refuse(HttpRefusal refusal) {
   const bool in_body = phase_ == Phase::kBody;
   // Closes where the rest of the request would be taken for the next one.
   if (!in_body || !(reader_.whole() || reader_.body_bytes() == 0u)) framing_.closes = true;
   phase_ = Phase::kAnswer;
   Until(Clock::time_point::max());  // the request's time is over with it
-  std::pair<std::string, std::string> text = {"text/plain; charset=utf-8",
-                                              absl::StrCat(status, ": ", message, "\n")};
-  if (setup_.error_body != nullptr) text = setup_.error_body(status, message);
-  if (asked_ != nullptr) {
-    std::exchange(asked_, nullptr)
-        ->Answer(status, std::move(text.first), std::move(text.second), std::move(more));
-  } else {
+  std::pair<std::string, std::string> text = {
+      "text/plain; charset=utf-8", absl::StrCat(refusal.status, ": ", refusal.message, "\n")};
+  if (setup_.error_body != nullptr) text = setup_.error_body(refusal.status, refusal.message);
+  if (asked_ == nullptr) {
+    // Nothing of the request is known but who sends it.
     head_only_ = false;
     framing_ = {.closes = true};
-    Put({HttpHead{status, std::move(text.first), std::move(more)}, std::move(text.second), true});
+    asked_ =
+        std::make_shared<HttpExchange>(HttpRequest{.peer = peer_}, weak_from_this(), ++number_);
   }
+  LogFailedRequest(*asked_, StatusOf(refusal));
+  std::exchange(asked_, nullptr)
+      ->Answer(refusal.status, std::move(text.first), std::move(text.second),
+               std::move(refusal.more));
   Read();
 }
 
 void Session::Put(Piece piece) {
   if (phase_ != Phase::kAnswer) return;
-  const bool whole = piece.head.has_value() && piece.last;
-  const bool begins = piece.head.has_value() && !piece.last;
-  if (begins && framing_.http_1_0) framing_.closes = true;
+  const bool last = piece.last;
   if (piece.head.has_value()) {
-    framing_.length.reset();
-    if (whole) framing_.length = piece.bytes.size();
     framing_.closes = framing_.closes || ended_;
-    outgoing_.push_back({HeadText(*piece.head, framing_)});
+    answering_ = true;
   }
-  if (!whole && !framing_.http_1_0) {
-    piece.bytes = ChunkText(piece.bytes);
-    if (piece.last) piece.bytes.append(kLastChunk.data(), kLastChunk.size());
-  }
-  if (head_only_) piece.bytes.clear();
-  if (!begins)
-    outgoing_.push_back(
-        {std::move(piece.bytes), /*reported=*/true, piece.last, std::move(piece.kept)});
-  if (piece.last) EndCall();
+  outgoing_.Put(std::move(piece), head_only_, &framing_);
+  if (last) EndCall();
   WriteOut();
 }
 
 void Session::WriteOut() {
   if (writing_ || outgoing_.empty()) return;
   std::vector<asio::const_buffer> pieces;
-  size_t bytes = 0;
-  for (auto at = outgoing_.begin(); at != outgoing_.end() && bytes < kWrite; ++at) {
-    const asio::const_buffer piece = asio::buffer(at->bytes) + (pieces.empty() ? sent_ : 0);
-    pieces.push_back(asio::buffer(piece, kWrite - bytes));
-    bytes += pieces.back().size();
+  for (const absl::string_view piece : outgoing_.Next()) {
+    pieces.emplace_back(piece.data(), piece.size());
   }
   writing_ = true;
   // Who writes a stream has a limit of its own for clients that do not read, which comes first.
@@ -426,16 +391,12 @@ void Session::OnWritten(const Error& error, size_t bytes) {
   if (error) return Drop();
   if (phase_ == Phase::kAnswer) Until(Clock::time_point::max());
   const auto exchange = exchange_.lock();
-  bool last = false;
-  sent_ += bytes;
-  while (!outgoing_.empty() && sent_ >= outgoing_.front().bytes.size()) {
-    const Outgoing& each = outgoing_.front();
-    last = last || each.last;
-    if (each.reported && exchange != nullptr) exchange->Written(each.last);
-    sent_ -= each.bytes.size();
-    outgoing_.pop_front();
+  bool ended = false;
+  for (const bool last : outgoing_.Written(bytes)) {
+    ended = ended || last;
+    if (exchange != nullptr) exchange->Written(last);
   }
-  if (last) return Finish();
+  if (ended) return Finish();
   WriteOut();
 }
 
@@ -468,38 +429,6 @@ std::shared_ptr<HttpSession> HttpSession::Make(asio::io_context& io, int fd,
   auto stream = ClientStream::Make(strand, fd, tls == nullptr ? nullptr : tls->context.get());
   if (stream == nullptr) return nullptr;
   return std::make_shared<Session>(strand, std::move(stream), std::move(peer), setup);
-}
-
-Sessions::Place::Place(Sessions* sessions) : sessions_(sessions) {
-  MutexLock lock(sessions_->mu_);
-  ++sessions_->count_;
-}
-
-Sessions::Place::~Place() {
-  MutexLock lock(sessions_->mu_);
-  if (--sessions_->count_ == 0) sessions_->cv_.NotifyAll();
-}
-
-void Sessions::Add(std::shared_ptr<HttpSession> session) {
-  MutexLock lock(mu_);
-  open_.insert(std::move(session));
-}
-
-void Sessions::Remove(const std::shared_ptr<HttpSession>& session) {
-  MutexLock lock(mu_);
-  open_.erase(session);
-}
-
-void Sessions::CloseAll() {
-  std::vector<std::shared_ptr<HttpSession>> open;
-  {
-    MutexLock lock(mu_);
-    open.assign(open_.begin(), open_.end());
-  }
-  for (const auto& session : open) session->Close();
-  open.clear();
-  MutexLock lock(mu_);
-  while (count_ > 0) cv_.Wait(lock);
 }
 
 }  // namespace athanor

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/log.h"
 #include "server/http/http_server.h"
 #include "server/http/wire_testing.h"
 
@@ -366,16 +367,103 @@ TEST_F(SessionTest, WhoLeavesIsNoticed) {
     exchange->End("nobody");
     EXPECT_EQ(seen->left(), 1);
   }
-  // Who ends only its own side still gets its answer.
+}
+
+// Whoever ends only its own side is told all of it, whole or in a stream, and has not left.
+TEST_F(SessionTest, WhoOnlyEndsItsOwnSideIsAnswered) {
+  Start();
+  for (const char* version : {"1.1", "1.0"}) {
+    Wire wire(server_->port());
+    wire.Say(absl::StrCat("GET /held HTTP/", version, "\r\n", kHost, "\r\n"));
+    wire.EndSaying();
+    const auto exchange = Held();
+    const auto seen = std::make_shared<Seen>();
+    exchange->Watch(seen);
+    // By then the end is noticed.
+    if (version[2] == '1') EXPECT_EQ(wire.HearUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+    exchange->Answer(200, "", "still");
+    const std::string answer = wire.Hear();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+    EXPECT_THAT(answer, HasSubstr("Connection: close\r\n"));
+    EXPECT_THAT(answer, EndsWith("still"));
+    seen->AwaitWritten(1);
+    EXPECT_EQ(seen->left(), 0);
+  }
   Wire wire(server_->port());
   wire.Say(absl::StrCat("GET /held HTTP/1.1\r\n", kHost, "\r\n"));
-  wire.EndSaying();
   const auto exchange = Held();
   const auto seen = std::make_shared<Seen>();
   exchange->Watch(seen);
+  exchange->Begin(200, "text/plain");
+  EXPECT_THAT(wire.HearUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  wire.EndSaying();
+  for (int i = 1; i <= 20; ++i) {
+    exchange->Write("more");
+    EXPECT_EQ(wire.HearUntil("more\r\n"), "4\r\nmore\r\n") << "no interim answer in a stream";
+    seen->AwaitWritten(i);
+  }
+  exchange->End();
+  EXPECT_EQ(wire.Hear(), "0\r\n\r\n");
+  EXPECT_EQ(seen->left(), 0);
+}
+
+// Requests sent ahead of the end are answered, and nothing behind them.
+TEST_F(SessionTest, WhatWasSentAheadOfTheEndIsAnswered) {
+  Start();
+  Wire wire(server_->port());
+  const std::string post = Post("/echo", "Content-Length: 2\r\n", "hi");
+  wire.Say(post + post);
+  EXPECT_THAT(wire.HearUntil("hi"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(wire.HearUntil("hi"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  wire.EndSaying();
+  EXPECT_THAT(wire.Hear(), IsEmpty());
+}
+
+// A stream notices by what it writes.
+TEST_F(SessionTest, WhoLeavesAStreamIsNoticed) {
+  Start();
+  auto wire = std::make_unique<Wire>(server_->port());
+  wire->Say(absl::StrCat("GET /held HTTP/1.1\r\n", kHost, "\r\n"));
+  const auto exchange = Held();
+  const auto seen = std::make_shared<Seen>();
+  exchange->Watch(seen);
+  exchange->Begin(200, "text/plain");
+  EXPECT_THAT(wire->HearUntil("\r\n\r\n"), HasSubstr("chunked"));
+  wire.reset();
+  while (!exchange->left()) {
+    exchange->Write("more");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   seen->AwaitLeft();
-  exchange->Answer(200, "", "still");
-  EXPECT_THAT(wire.Hear(), EndsWith("still"));
+}
+
+TEST_F(SessionTest, RefusalsHaveAnIdAndALine) {
+  HttpOptions options;
+  options.admit = [](const Route& route, HttpExchange*) -> absl::Status {
+    return route.path == "/key" ? absl::UnauthenticatedError("no key") : absl::OkStatus();
+  };
+  Start(options);
+  InitLog("info", "text");
+  testing::internal::CaptureStderr();
+  const std::string mine = "x-request-id: mine-1\r\nConnection: close\r\n";
+  std::vector<std::string> answers;
+  answers.push_back(Ask(absl::StrCat("GET /key HTTP/1.1\r\n", kHost, mine, "\r\n")));
+  answers.push_back(Ask(absl::StrCat("GET /none HTTP/1.1\r\n", kHost, mine, "\r\n")));
+  answers.push_back(Ask(absl::StrCat("PUT /echo HTTP/1.1\r\n", kHost, mine, "\r\n")));
+  answers.push_back(Ask(Post("/drop", mine + "Content-Length: 11\r\n", "")));
+  for (const std::string& answer : answers) {
+    EXPECT_THAT(answer, HasSubstr("\r\nx-request-id: mine-1\r\n"));
+  }
+  EXPECT_THAT(Ask(absl::StrCat("GET /key HTTP/1.1\r\n", kHost, "Connection: close\r\n\r\n")),
+              HasSubstr("\r\nx-request-id: r-"));
+  EXPECT_THAT(Ask("what is this\r\n\r\n"), HasSubstr("\r\nx-request-id: r-"));
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (const char* code : {"UNAUTHENTICATED", "NOT_FOUND", "INVALID_ARGUMENT"}) {
+    EXPECT_THAT(log, HasSubstr(absl::StrCat("code=", code)));
+  }
+  EXPECT_THAT(log, HasSubstr("request=mine-1 method=\"GET /key\" peer=ipv4:127.0.0.1:"));
+  EXPECT_THAT(log, HasSubstr("method=\"PUT /echo\""));
+  EXPECT_THAT(log, HasSubstr("method=HTTP "));
 }
 
 TEST_F(SessionTest, WhoDoesNotReadAStreamIsLetGo) {

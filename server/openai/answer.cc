@@ -6,10 +6,9 @@
 #include <random>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/base/log.h"
+#include "server/base/public_status.h"
 #include "server/openai/error.h"
 #include "server/text/detokenizer.h"
 
@@ -17,8 +16,6 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kFirstReserve = int64_t{64} << 10;
-constexpr size_t kMostRequestId = 128;
-constexpr int kStatusCodes = 17;
 constexpr int64_t kAheadOfTexts = -1;  // of the queue "text": what frees goes first
 constexpr char kJson[] = "application/json";
 
@@ -27,19 +24,6 @@ std::string NewId(Endpoint endpoint) {
   static std::atomic<uint64_t> last{0};
   return absl::StrFormat("%s-%016x", endpoint == Endpoint::kChats ? "chatcmpl" : "cmpl",
                          process + ++last);
-}
-
-// Returns the caller's x-request-id if it is short and printable, else the answer's id.
-std::string RequestId(const HttpRequest& request, const std::string& id) {
-  const std::string* given = request.Header("x-request-id");
-  const bool usable = given != nullptr && !given->empty() && given->size() <= kMostRequestId &&
-                      std::all_of(given->begin(), given->end(),
-                                  [](unsigned char c) { return absl::ascii_isgraph(c); });
-  return usable ? *given : id;
-}
-
-const char* NameOf(Endpoint endpoint) {
-  return endpoint == Endpoint::kChats ? "chat/completions" : "completions";
 }
 
 int64_t UnixSeconds() {
@@ -230,20 +214,17 @@ void Answer::Flush() {
   } else if (!failed_.ok()) {
     last_ = true;
     ErrorAnswer error = ErrorAnswerOf(failed_);
-    error.headers.emplace_back("x-request-id", RequestId(exchange_->request(), id_));
     exchange_->Answer(error.status, kJson, std::move(error.body), std::move(error.headers));
   } else if (!stream_ && all) {
     last_ = true;
-    exchange_->Answer(200, kJson, writer_->Whole(parts_, usage_),
-                      {{"x-request-id", RequestId(exchange_->request(), id_)}});
+    exchange_->Answer(200, kJson, writer_->Whole(parts_, usage_));
   }
 }
 
 void Answer::FlushStream() {
   if (!begun_) {
     begun_ = true;
-    exchange_->Begin(200, "text/event-stream; charset=utf-8",
-                     {{"x-request-id", RequestId(exchange_->request(), id_)}});
+    exchange_->Begin(200, "text/event-stream; charset=utf-8");
   }
   std::string events = std::exchange(gathered_, {});
   if (!failed_.ok()) {
@@ -298,17 +279,7 @@ void Answer::LetGo() {
 
 void Answer::Report(const absl::Status& status) const {
   generation_->Count(status);
-  if (status.ok()) return;
-  // Uses one limit per code, so that refusals in an overload hide no other failures.
-  static LogLimit limits[kStatusCodes];
-  const auto held_back = limits[static_cast<int>(status.code()) % kStatusCodes].Pass();
-  if (!held_back.has_value()) return;
-  LogInfo("call failed", {{"request", RequestId(exchange_->request(), id_)},
-                          {"method", NameOf(endpoint_)},
-                          {"peer", exchange_->request().peer},
-                          {"code", absl::StatusCodeToString(status.code())},
-                          {"error", std::string(status.message())},
-                          {"held_back", *held_back}});
+  if (!status.ok()) LogFailedRequest(*exchange_, PublicStatus(status));
 }
 
 }  // namespace athanor

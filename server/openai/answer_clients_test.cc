@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/log.h"
 #include "server/openai/answer.h"
 #include "server/openai/openai_testing.h"
 
@@ -59,6 +60,73 @@ TEST_F(AnswerClientsTest, AClientThatHasLeftAlready) {
     std::this_thread::yield();
   }
   EXPECT_EQ(engine_->started(), 0u);
+}
+
+TEST_F(AnswerClientsTest, AQueuedBodyWhoseClientHasLeftIsNotRead) {
+  Begin();
+  Mutex mu;
+  CondVar cv;
+  int waiting = 0;
+  bool open = false;
+  constexpr int kThreads = 2;  // of the queue
+  for (int i = 0; i < kThreads; ++i) {
+    core_->text_queue().Submit([&] {
+      MutexLock lock(mu);
+      ++waiting;
+      cv.NotifyAll();
+      while (!open) cv.Wait(lock);
+    });
+  }
+  {
+    MutexLock lock(mu);
+    while (waiting < kThreads) cv.Wait(lock);
+  }
+  const std::string wrong(100'000, '{');
+  auto leaves = Ask("POST", "/v1/completions", wrong),
+       stays = Ask("POST", "/v1/completions", wrong);
+  leaves->Leave();
+  {
+    MutexLock lock(mu);
+    open = true;
+    cv.NotifyAll();
+  }
+  EXPECT_EQ(stays->AwaitEnd().status, 400);
+  leaves->AwaitEnd();  // it is cut
+  EXPECT_EQ(leaves->Now().status, 0);
+}
+
+TEST_F(AnswerClientsTest, PromptsOfAllChoicesAreCounted) {
+  Begin();
+  const std::string prompt(1'000, 'a');
+  const std::string fields = "\"prompt\":\"" + prompt + "\",\"n\":";
+  auto one = Complete(fields + "1");
+  const int64_t least =
+      static_cast<int64_t>(engine_->Await(0).input.sequence.prompt.size() * sizeof(int32_t));
+  ASSERT_GE(least, 4'000);
+  const int64_t held = core_->ledger().used(HeldKind::kRequests);
+  EXPECT_GE(held, least);
+  auto many = Complete(fields + "8");
+  engine_->Await(8);
+  EXPECT_GE(core_->ledger().used(HeldKind::kRequests), held + 8 * least);
+  for (int i = 0; i < 9; ++i) End(engine_->Await(i));
+  EXPECT_EQ(one->AwaitEnd().status, 200);
+  EXPECT_EQ(many->AwaitEnd().status, 200);
+  one.reset();
+  many.reset();
+  AwaitNothingHeld();
+}
+
+TEST_F(AnswerClientsTest, RefusalsHaveAnIdAndALine) {
+  Begin();
+  InitLog("info", "text");
+  testing::internal::CaptureStderr();
+  const auto answer =
+      Ask("POST", "/v1/completions", R"({"model":"m"})", {{"X-Request-Id", "mine-2"}})->AwaitEnd();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_EQ(HeaderOf(answer, "x-request-id"), "mine-2");
+  EXPECT_THAT(log, HasSubstr("request=mine-2 method=\"POST /v1/completions\""));
+  EXPECT_THAT(log, HasSubstr("code=INVALID_ARGUMENT"));
 }
 
 TEST_F(AnswerClientsTest, AClientThatNeverReadsIsCut) {
@@ -114,9 +182,9 @@ TEST_F(AnswerClientsTest, RequestIdsAreTheCallersIfTheyAreFit) {
         "x-request-id");
   };
   EXPECT_EQ(id("abc-1"), "abc-1");
-  EXPECT_THAT(id("a b"), ::testing::StartsWith("cmpl-"));
-  EXPECT_THAT(id("a\r\nb: c"), ::testing::StartsWith("cmpl-"));
-  EXPECT_THAT(id(std::string(129, 'a')), ::testing::StartsWith("cmpl-"));
+  EXPECT_THAT(id("a b"), ::testing::StartsWith("r-"));
+  EXPECT_THAT(id("a\r\nb: c"), ::testing::StartsWith("r-"));
+  EXPECT_THAT(id(std::string(129, 'a')), ::testing::StartsWith("r-"));
 }
 
 // Whole answers and streams, of which some are left and some end with an error.

@@ -42,7 +42,7 @@ TEST_F(AnswerTest, AWholeCompletion) {
             R"("system_fingerprint":"F","choices":[{"index":0,"text":"xyz","logprobs":null,)"
             R"("finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":3,)"
             R"("total_tokens":6,"prompt_tokens_details":{"cached_tokens":0}}})");
-  EXPECT_THAT(HeaderOf(answer, "x-request-id"), ::testing::StartsWith("cmpl-"));
+  EXPECT_THAT(HeaderOf(answer, "x-request-id"), ::testing::StartsWith("r-"));
   const GenerateInput input = engine_->Await(0).input;
   EXPECT_THAT(input.sequence.prompt, ElementsAre(0, IdOf('a'), IdOf('b')));
   EXPECT_EQ(input.sampling.seed, 5u);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/base/public_status.h"
 #include "server/calls/language_version.h"
 #include "server/generate/language_model.h"
 #include "server/openai/answer.h"
@@ -30,6 +31,7 @@ void AnswerJson(HttpExchange& exchange, const Json& json) {
 }
 
 void AnswerError(HttpExchange& exchange, const absl::Status& status) {
+  LogFailedRequest(exchange, PublicStatus(status));
   ErrorAnswer error = ErrorAnswerOf(status);
   exchange.Answer(error.status, "application/json", std::move(error.body),
                   std::move(error.headers));
@@ -77,7 +79,13 @@ class Side {
       return;
     }
     side->core_.text_queue().Submit(
-        [side, endpoint, exchange = std::move(exchange)] { side->CompleteNow(endpoint, exchange); },
+        [side, endpoint, exchange = std::move(exchange)] {
+          if (exchange->left()) {  // while its body waited for others
+            CountRequest(side->core_, nullptr, SequenceTime::clock::now(), ClientLeft(side->core_));
+          } else {
+            side->CompleteNow(endpoint, exchange);
+          }
+        },
         kBehindTexts);
   }
 
