@@ -82,9 +82,20 @@ absl::Status Generation::MakePrompts() {
   return absl::OkStatus();
 }
 
+absl::Status Generation::HoldPrompts() {
+  size_t tokens = 0;
+  for (const GenerateInput& input : inputs_) tokens += input.sequence.prompt.size();
+  const size_t choices = streams_.size() / inputs_.size();
+  const auto bytes = static_cast<int64_t>(tokens * choices * sizeof(int32_t));
+  ASSIGN_OR_RETURN(prompts_, core_.ledger().Reserve(HeldKind::kRequests, bytes, "the prompts"));
+  return absl::OkStatus();
+}
+
 void Generation::Tokenize() {
-  if (absl::Status s = MakePrompts(); !s.ok()) {
-    Refuse(s);
+  absl::Status made = MakePrompts();
+  if (made.ok()) made = HoldPrompts();
+  if (!made.ok()) {
+    Refuse(made);
     return;
   }
   FreeRequests();

@@ -84,6 +84,8 @@ class Generation final : public std::enable_shared_from_this<Generation> {
 
   absl::Status Accept();
   absl::Status MakePrompts();
+  // Counts the prompts' tokens, which each sequence has a copy of.
+  absl::Status HoldPrompts();
   // Ends a request whose plan did not come in time.
   void Expire();
   void EndStall();
@@ -100,7 +102,8 @@ class Generation final : public std::enable_shared_from_this<Generation> {
   SequenceTime stalled_{};                  // since when it does; unset if it does not
 
   std::vector<v1::GenerateRequest> requests_;
-  ServerLedger::Reservation memory_;
+  ServerLedger::Reservation memory_;   // of the requests
+  ServerLedger::Reservation prompts_;  // of their tokens, until the end
   std::shared_ptr<ModelVersion> version_;
   std::vector<GenerateInput> inputs_;  // by request
   std::vector<StreamFacts> facts_;     // by sequence
