@@ -10,6 +10,12 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> FindLanguageModel(ServerCore& core
                                                                 const std::string& version) {
   ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(name, version));
   RETURN_IF_ERROR(found->unusable());
+  if (found->encoder() != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        found->Describe(),
+        " is an encoder: it makes embeddings and generates no tokens. Call /v1/embeddings, or "
+        "ModelInfer with its inputs"));
+  }
   if (found->language_model() == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         found->Describe(),

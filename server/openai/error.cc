@@ -1,5 +1,7 @@
 #include "server/openai/error.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -92,7 +94,8 @@ Json ErrorOf(const absl::Status& status, Kind kind) {
   std::string param = kind.status == 400 ? ParamOf(message) : "";
   if (kind.status == 404) param = "model";
   // Clients that shorten their prompts look for it.
-  if (kind.status == 400 && absl::StrContains(message, "--max_model_len")) {
+  if (kind.status == 400 && (absl::StrContains(message, "--max_model_len") ||
+                             absl::StrContains(message, "the model takes at most"))) {
     kind.code = "context_length_exceeded";
   }
   return ErrorOf(message, kind, param);
@@ -107,6 +110,13 @@ ErrorAnswer ErrorAnswerOf(const absl::Status& status) {
   if (kind.later) answer.headers.emplace_back("Retry-After", "1");
   if (kind.status >= 500 && !kind.later) answer.headers.emplace_back("x-should-retry", "false");
   return answer;
+}
+
+void AnswerError(HttpExchange& exchange, const absl::Status& status) {
+  LogFailedRequest(exchange, PublicStatus(status));
+  ErrorAnswer error = ErrorAnswerOf(status);
+  exchange.Answer(error.status, "application/json", std::move(error.body),
+                  std::move(error.headers));
 }
 
 std::string ErrorEvent(const absl::Status& status) {

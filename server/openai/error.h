@@ -24,6 +24,9 @@ struct ErrorAnswer {
 // otherwise. REQUIRES: it is not OK.
 ErrorAnswer ErrorAnswerOf(const absl::Status& status);
 
+// Answers with the error, and logs it.
+void AnswerError(HttpExchange& exchange, const absl::Status& status);
+
 // Returns the event of an error in mid-stream, which the client raises.
 std::string ErrorEvent(const absl::Status& status);
 

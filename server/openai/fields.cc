@@ -243,12 +243,25 @@ absl::Status ReadCacheSalt(Path path, Json& value, FieldValues* values) {
   return Invalid(std::string(path), " has ", salt->size(), " bytes; it may have ", kMostSaltBytes);
 }
 
+absl::Status ReadInput(Path, Json& value, FieldValues* values) {
+  values->input = std::move(value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadEncodingFormat(Path path, Json& value, FieldValues* values) {
+  if (value != "float" && value != "base64") {
+    return WrongType(path, value, "\"float\" or \"base64\"");
+  }
+  values->base64 = value == "base64";
+  return absl::OkStatus();
+}
+
 using Request = v1::GenerateRequest;
 using Numbers = v1::Sampling;
 
 constexpr Field kFields[] = {
-    // name, of completions, of chats, reader
-    {"model", true, true, ReadModel},
+    // name, of completions, of chats, reader, of embeddings
+    {"model", true, true, ReadModel, true},
     {"prompt", true, false, ReadPrompt},
     {"messages", false, true, ReadMessages},
     {"max_tokens", true, true, SetInt<&Request::set_max_tokens>},
@@ -266,6 +279,8 @@ constexpr Field kFields[] = {
     {"frequency_penalty", true, true, SetNumber<&Numbers::set_frequency_penalty>},
     {"logit_bias", true, true, ReadLogitBias},
     {"echo", true, false, SetFlag<&OpenAiRequest::echo>},
+    {"input", false, false, ReadInput, true},
+    {"encoding_format", false, false, ReadEncodingFormat, true},
     // As vLLM has them.
     {"top_k", true, true, ReadTopK},
     {"min_p", true, true, SetNumber<&Numbers::set_min_p>},
@@ -278,7 +293,7 @@ constexpr Field kFields[] = {
     {"priority", true, true, SetInt<&Request::set_priority>},
     {"cache_salt", true, true, ReadCacheSalt},
     // Say nothing about what is generated.
-    {"user", true, true, Ignore},
+    {"user", true, true, Ignore, true},
     {"safety_identifier", true, true, Ignore},
     {"metadata", true, true, Ignore},
     {"store", true, true, Ignore},
@@ -302,6 +317,7 @@ constexpr Field kFields[] = {
     {"verbosity", false, true, RefuseUnless<&kMedium, &kMedium>},
     {"web_search_options", false, true, Refuse},
     {"moderation", true, true, Refuse},
+    {"dimensions", false, false, Refuse, true},
 };
 
 }  // namespace
@@ -312,6 +328,19 @@ const Field* FindField(absl::string_view name) {
   const auto* found = std::find_if(std::begin(kFields), std::end(kFields),
                                    [&](const Field& field) { return field.name == name; });
   return found == std::end(kFields) ? nullptr : found;
+}
+
+absl::Status ReadFields(Endpoint endpoint, Json& body, FieldValues* values) {
+  values->request.endpoint = endpoint;
+  if (!body.is_object()) return WrongType("the body", body, "an object");
+  for (auto& [name, value] : body.items()) {
+    const Field* field = FindField(name);
+    if (field == nullptr || !field->Of(endpoint)) return UnknownField(name);
+    if (value.is_null()) continue;  // as if it were not there
+    RETURN_IF_ERROR(field->read(field->name, value, values));
+  }
+  if (!values->request.model.empty()) return absl::OkStatus();
+  return Invalid("model is missing; set it to the name of a model that GET /v1/models lists");
 }
 
 absl::Status WrongType(absl::string_view path, const Json& value, absl::string_view wanted) {

@@ -19,7 +19,8 @@ namespace athanor {
 struct FieldValues {
   OpenAiRequest request;
   v1::GenerateRequest settings;  // all but the prompt
-  Json prompt, messages, template_variables;
+  Json prompt, messages, template_variables, input;
+  bool base64 = false;
   bool continues_last = false;
   std::optional<int64_t> top_logprobs, best_of, max_completion_tokens;
   bool has_stream_options = false;
@@ -27,14 +28,24 @@ struct FieldValues {
 
 struct Field {
   absl::string_view name;
-  bool completions, chats;  // the endpoints that have it
+  bool completions, chats;  // the endpoints that have it, beside `embeddings`
   // Reads a value that is not null; `path` names it in errors.
   absl::Status (*read)(absl::string_view path, Json& value, FieldValues* values);
+  bool embeddings = false;
+
+  bool Of(Endpoint endpoint) const {
+    return endpoint == Endpoint::kChats         ? chats
+           : endpoint == Endpoint::kCompletions ? completions
+                                                : embeddings;
+  }
 };
 
 absl::Span<const Field> Fields();
 // Returns null if no endpoint has such a field.
 const Field* FindField(absl::string_view name);
+
+// Reads all fields of a body that `endpoint` has; refuses others.
+absl::Status ReadFields(Endpoint endpoint, Json& body, FieldValues* values);
 
 // Return INVALID_ARGUMENT naming `path` if the value has another type or is out of range.
 absl::Status ReadText(absl::string_view path, Json& value, std::string* text);

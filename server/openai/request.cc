@@ -21,18 +21,6 @@ constexpr int64_t kNoMaxTokens = std::numeric_limits<int32_t>::max();
 // takes.
 constexpr int64_t kMostSettingsBytes = int64_t{128} << 10;
 
-absl::Status ReadFields(Json& body, FieldValues* values) {
-  if (!body.is_object()) return WrongType("the body", body, "an object");
-  const bool chats = values->request.endpoint == Endpoint::kChats;
-  for (auto& [name, value] : body.items()) {
-    const Field* field = FindField(name);
-    if (field == nullptr || !(chats ? field->chats : field->completions)) return UnknownField(name);
-    if (value.is_null()) continue;  // as if it were not there
-    RETURN_IF_ERROR(field->read(field->name, value, values));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status SetMaxTokens(FieldValues* values) {
   const bool chats = values->request.endpoint == Endpoint::kChats;
   if (const auto most = values->max_completion_tokens; most.has_value()) {
@@ -52,9 +40,6 @@ absl::Status SetMaxTokens(FieldValues* values) {
 // Checks fields against each other.
 absl::Status CheckTogether(FieldValues* values) {
   OpenAiRequest& request = values->request;
-  if (request.model.empty()) {
-    return Invalid("model is missing; set it to the name of a model that GET /v1/models lists");
-  }
   if (values->has_stream_options && !request.stream) {
     return Invalid("stream_options is set, and stream is not true; leave it out");
   }
@@ -199,8 +184,7 @@ absl::Status ReadChat(FieldValues* values) {
 
 absl::StatusOr<OpenAiRequest> ReadRequest(Endpoint endpoint, Json body) {
   FieldValues values;
-  values.request.endpoint = endpoint;
-  RETURN_IF_ERROR(ReadFields(body, &values));
+  RETURN_IF_ERROR(ReadFields(endpoint, body, &values));
   RETURN_IF_ERROR(CheckTogether(&values));
   if (endpoint == Endpoint::kChats) {
     RETURN_IF_ERROR(ReadChat(&values));

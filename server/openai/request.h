@@ -3,7 +3,7 @@
 //   ASSIGN_OR_RETURN(OpenAiRequest request, ReadRequest(Endpoint::kChats, std::move(body.value)));
 //   generation->Begin(std::move(request.generate), ...);
 //
-// Each field of both endpoints has a row in fields.cc.
+// Each field of all endpoints has a row in fields.cc.
 #ifndef ATHANOR_SERVER_OPENAI_REQUEST_H_
 #define ATHANOR_SERVER_OPENAI_REQUEST_H_
 
@@ -17,7 +17,7 @@
 
 namespace athanor {
 
-enum class Endpoint : uint8_t { kCompletions, kChats };
+enum class Endpoint : uint8_t { kCompletions, kChats, kEmbeddings };
 
 // Most sequences of a request: prompts times `n`.
 inline constexpr int64_t kMostChoices = 128;
@@ -36,7 +36,8 @@ struct OpenAiRequest {
 };
 
 // Reads the fields' types and what this interface alone says of their values; Generation checks the
-// rest. INVALID_ARGUMENT begins with the field's name; UNIMPLEMENTED names a field that asks for
+// rest. REQUIRES: `endpoint` generates tokens; embeddings have embeddings_request.h.
+// INVALID_ARGUMENT begins with the field's name; UNIMPLEMENTED names a field that asks for
 // what there is not.
 absl::StatusOr<OpenAiRequest> ReadRequest(Endpoint endpoint, Json body);
 

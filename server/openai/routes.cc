@@ -6,10 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "server/base/public_status.h"
 #include "server/calls/language_version.h"
 #include "server/generate/language_model.h"
+#include "server/models/encoder_model.h"
 #include "server/openai/answer.h"
+#include "server/openai/embeddings.h"
+#include "server/openai/embeddings_request.h"
 #include "server/openai/error.h"
 #include "server/openai/json_body.h"
 #include "server/openai/names.h"
@@ -28,13 +30,6 @@ constexpr int64_t kBehindTexts = 1;  // of the queue "text": a huge body holds u
 void AnswerJson(HttpExchange& exchange, const Json& json) {
   exchange.Answer(200, "application/json",
                   json.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
-void AnswerError(HttpExchange& exchange, const absl::Status& status) {
-  LogFailedRequest(exchange, PublicStatus(status));
-  ErrorAnswer error = ErrorAnswerOf(status);
-  exchange.Answer(error.status, "application/json", std::move(error.body),
-                  std::move(error.headers));
 }
 
 // Answers what the routes are asked for. Shared by their handlers.
@@ -73,9 +68,10 @@ class Side {
     }
   }
 
-  static void Complete(const std::shared_ptr<Side>& side, Endpoint endpoint, Exchange exchange) {
+  // Reads a request's body and begins its answer, now or on the queue "text".
+  static void Ask(const std::shared_ptr<Side>& side, Endpoint endpoint, Exchange exchange) {
     if (exchange->request().body.size() < kLongBody) {
-      side->CompleteNow(endpoint, exchange);
+      side->AskNow(endpoint, exchange);
       return;
     }
     side->core_.text_queue().Submit(
@@ -83,7 +79,7 @@ class Side {
           if (exchange->left()) {  // while its body waited for others
             CountRequest(side->core_, nullptr, SequenceTime::clock::now(), ClientLeft(side->core_));
           } else {
-            side->CompleteNow(endpoint, exchange);
+            side->AskNow(endpoint, exchange);
           }
         },
         kBehindTexts);
@@ -92,36 +88,54 @@ class Side {
  private:
   absl::StatusOr<Json> Describe(const std::string& name) const {
     const std::string model = names_.Resolve(name);
-    ASSIGN_OR_RETURN(auto version, FindLanguageModel(core_, model, ""));
-    const EngineOptions& engine = version->language_model()->engine->options();
-    return Json{{"id", name},
-                {"object", "model"},
-                {"created", version->row().created_us / 1'000'000},
-                {"owned_by", "athanor"},
-                {"root", model},
-                {"max_model_len", engine.scheduler.max_model_len},  // as vLLM has it
-                {"meta", {{"n_vocab", engine.vocabulary}}}};        // as llama-server does
+    ASSIGN_OR_RETURN(auto version, core_.registry().versions().Find(model, ""));
+    const std::shared_ptr<const EncoderModel> encoder = version->encoder();
+    if (encoder == nullptr) {
+      ASSIGN_OR_RETURN(version, FindLanguageModel(core_, model, ""));
+    }
+    Json described{{"id", name},
+                   {"object", "model"},
+                   {"created", version->row().created_us / 1'000'000},
+                   {"owned_by", "athanor"},
+                   {"root", model}};
+    // The most tokens as vLLM has them, the rest as llama-server does.
+    if (encoder != nullptr) {
+      described["max_model_len"] = encoder->context;
+      described["meta"] = {{"n_vocab", encoder->vocabulary}, {"n_embd", encoder->width}};
+    } else {
+      const EngineOptions& engine = version->language_model()->engine->options();
+      described["max_model_len"] = engine.scheduler.max_model_len;
+      described["meta"] = {{"n_vocab", engine.vocabulary}};
+    }
+    return described;
   }
 
-  // Leaves out models that generate nothing, and aliases of what is not there.
+  // Leaves out models that make neither tokens nor embeddings, and aliases of what is not there.
   void AddModel(const std::string& name, Json* data) const {
     absl::StatusOr<Json> model = Describe(name);
     if (model.ok()) data->push_back(*std::move(model));
   }
 
-  void CompleteNow(Endpoint endpoint, const Exchange& exchange) const {
+  void AskNow(Endpoint endpoint, const Exchange& exchange) const {
     const SequenceTime arrived = SequenceTime::clock::now();
-    if (absl::Status s = Begin(endpoint, exchange); !s.ok()) {
-      CountRequest(core_, nullptr, arrived, s);
-      AnswerError(*exchange, s);
-    }
+    const absl::Status status = endpoint == Endpoint::kEmbeddings ? BeginEmbeddings(exchange)
+                                                                  : BeginAnswer(endpoint, exchange);
+    if (status.ok()) return;
+    CountRequest(core_, nullptr, arrived, status);
+    AnswerError(*exchange, status);
   }
 
-  absl::Status Begin(Endpoint endpoint, const Exchange& exchange) const {
-    HttpRequest& http = exchange->request();
+  // Reads the body, and frees it.
+  absl::StatusOr<JsonBody> TakeBody(HttpExchange& exchange) const {
+    HttpRequest& http = exchange.request();
     ASSIGN_OR_RETURN(JsonBody body, ParseJsonBody(http.body, &core_.ledger()));
     std::string().swap(http.body);  // with its memory
-    exchange->memory() = {};
+    exchange.memory() = {};
+    return body;
+  }
+
+  absl::Status BeginAnswer(Endpoint endpoint, const Exchange& exchange) const {
+    ASSIGN_OR_RETURN(JsonBody body, TakeBody(*exchange));
     ASSIGN_OR_RETURN(OpenAiRequest request, ReadRequest(endpoint, std::move(body.value)));
     int64_t bytes = 0;
     for (v1::GenerateRequest& generate : request.generate) {
@@ -132,6 +146,18 @@ class Side {
                      core_.ledger().Reserve(HeldKind::kRequests, bytes, "the request"));
     Answer::Call call{core_, writer_, exchange, request.model};
     Answer::Begin(std::move(call), std::move(request), std::move(memory));
+    return absl::OkStatus();
+  }
+
+  absl::Status BeginEmbeddings(const Exchange& exchange) const {
+    ASSIGN_OR_RETURN(JsonBody body, TakeBody(*exchange));
+    ASSIGN_OR_RETURN(EmbeddingsRequest request, ReadEmbeddings(std::move(body.value)));
+    EmbeddingRequest embedding{.model = names_.Resolve(request.model)};
+    ASSIGN_OR_RETURN(embedding.memory,
+                     core_.ledger().Reserve(HeldKind::kRequests, request.bytes(), "the request"));
+    embedding.inputs = std::move(request.inputs);
+    AnswerEmbeddings(core_, exchange, {.model = std::move(request.model), .base64 = request.base64},
+                     std::move(embedding));
     return absl::OkStatus();
   }
 
@@ -147,18 +173,17 @@ absl::StatusOr<std::vector<Route>> OpenAiRoutes(ServerCore* core,
   ASSIGN_OR_RETURN(ModelNames names, ModelNames::Parse(core->options().openai_aliases));
   const auto side = std::make_shared<Side>(core, std::move(writer), std::move(names));
   const int64_t most = core->options().max_message_bytes;
-  const auto complete = [side](Endpoint endpoint) {
-    return [side, endpoint](Exchange exchange) {
-      Side::Complete(side, endpoint, std::move(exchange));
-    };
+  const auto ask = [side](Endpoint endpoint) {
+    return [side, endpoint](Exchange exchange) { Side::Ask(side, endpoint, std::move(exchange)); };
   };
   return std::vector<Route>{
       {"GET", "/health", Role::kNone, 0, [side](Exchange e) { side->Health(*e); }},
       {"GET", "/v1/models", Role::kInfer, 0, [side](Exchange e) { side->ListModels(*e); }},
       {"GET", absl::StrCat(kModels, "*"), Role::kInfer, 0,
        [side](Exchange e) { side->ShowModel(*e); }},
-      {"POST", "/v1/completions", Role::kInfer, most, complete(Endpoint::kCompletions)},
-      {"POST", "/v1/chat/completions", Role::kInfer, most, complete(Endpoint::kChats)},
+      {"POST", "/v1/completions", Role::kInfer, most, ask(Endpoint::kCompletions)},
+      {"POST", "/v1/chat/completions", Role::kInfer, most, ask(Endpoint::kChats)},
+      {"POST", "/v1/embeddings", Role::kInfer, most, ask(Endpoint::kEmbeddings)},
   };
 }
 

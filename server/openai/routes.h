@@ -1,4 +1,4 @@
-// The routes of the OpenAI side: models, completions, chats, health.
+// The routes of the OpenAI side: models, completions, chats, embeddings, health.
 //
 //   ASSIGN_OR_RETURN(std::vector<Route> routes, OpenAiRoutes(&core, writer));
 #ifndef ATHANOR_SERVER_OPENAI_ROUTES_H_

@@ -74,7 +74,7 @@ TEST_F(RoutesTest, RolesAndLimits) {
     EXPECT_EQ(route.role, route.path == "/health" ? Role::kNone : Role::kInfer) << route.path;
     EXPECT_EQ(route.most_body, route.method == "POST" ? options_.max_message_bytes : 0);
   }
-  EXPECT_EQ(routes.size(), 5u);
+  EXPECT_EQ(routes.size(), 6u);
 }
 
 TEST(AliasTest, WrongOnesAreToldAtTheStart) {
