@@ -14,8 +14,9 @@ void TurnOrder::Leave(Turn* turn) {
   (turn->kind == Kind::kStep ? steps_waiting_ : runs_waiting_).remove(turn);
 }
 
-bool TurnOrder::RunFits() const {
+bool TurnOrder::RunFits(Clock::time_point now) const {
   if (steps_ == 0 && steps_waiting_.empty()) return true;
+  if (steps_ == 0 && now < runs_end_) return runs_ < threads_;
   if (threads_ == 1) return steps_ == 0 && runs_ == 0 && last_ == Kind::kStep;
   return runs_ < threads_ / 2;
 }
@@ -25,9 +26,10 @@ TurnOrder::Clock::duration TurnOrder::StartOf(const void* party) const {
   return end == ends_.end() ? now_ : std::max(now_, end->second);
 }
 
-TurnOrder::Turn* TurnOrder::StepThatFits() const {
+TurnOrder::Turn* TurnOrder::StepThatFits(Clock::time_point now) const {
   const int most_runs = threads_ == 1 ? 0 : threads_ / 2;
   if (steps_waiting_.empty() || steps_ > 0 || runs_ > most_runs) return nullptr;
+  if (RunsHaveAll(now)) return nullptr;
   if (threads_ == 1 && last_ == Kind::kStep && !runs_waiting_.empty()) return nullptr;
   return *std::min_element(
       steps_waiting_.begin(), steps_waiting_.end(),
@@ -51,7 +53,8 @@ TurnOrder::Turn* TurnOrder::Next(Clock::time_point now, bool searching) {
     busy_since_ = now;
     longest_step_ = {};
   }
-  if (Turn* step = StepThatFits()) {
+  if (now >= runs_end_) runs_end_ = Clock::time_point::min();
+  if (Turn* step = StepThatFits(now)) {
     if (searching && RestIsDue(now)) {
       rests_ = true;
       if (steps_ + runs_ == 0) rest_end_ = idle_since_ + rest();
@@ -61,7 +64,7 @@ TurnOrder::Turn* TurnOrder::Next(Clock::time_point now, bool searching) {
     BeginTurn(*step, now);
     return step;
   }
-  if (runs_waiting_.empty() || !RunFits()) return nullptr;
+  if (runs_waiting_.empty() || !RunFits(now)) return nullptr;
   Turn* const run = runs_waiting_.front();
   runs_waiting_.pop_front();
   BeginTurn(*run, now);
@@ -69,9 +72,16 @@ TurnOrder::Turn* TurnOrder::Next(Clock::time_point now, bool searching) {
 }
 
 bool TurnOrder::TryRun(Clock::time_point now) {
-  if (rests_ || !runs_waiting_.empty() || !RunFits()) return false;
+  if (rests_ || !runs_waiting_.empty() || !RunFits(now)) return false;
   BeginTurn({Kind::kRun, nullptr}, now);
   return true;
+}
+
+TurnOrder::Clock::time_point TurnOrder::next_look() const {
+  if (rests_) return rest_end_;
+  // Next has made a time that is over min().
+  const bool waits = !steps_waiting_.empty() && RunsHaveAll(Clock::time_point::min());
+  return waits ? runs_end_ : Clock::time_point::max();
 }
 
 void TurnOrder::BeginTurn(const Turn& turn, Clock::time_point now) {
@@ -97,6 +107,7 @@ void TurnOrder::End(const Turn& turn, Clock::time_point now) {
     const Clock::duration took = now - step_began_;
     ends_[turn.party] += took;
     longest_step_ = std::max(longest_step_, took);
+    if (threads_ > 1 && !runs_waiting_.empty()) runs_end_ = now + took / kRunsPart;
     // Parties that have had no more than others begin where these are anyway.
     absl::erase_if(ends_, [&](const auto& party) { return party.second <= now_; });
   }

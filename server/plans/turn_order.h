@@ -8,7 +8,13 @@
 //
 // Steps run one at a time. Beside a step, or while one waits, at most half as many runs begin as
 // there are threads, at least one; otherwise as many as ask. A pool of 2 threads then has a core
-// for each side, so that each takes at most twice its time alone. On one thread they alternate.
+// for each side. On one thread they alternate.
+//
+// Half of the threads is less than half of the machine: answers, clients and wake-ups of runs are
+// outside of it, and whenever no run computes, the pool lends its threads to the step. Runs with
+// half of the machine and a queue take twice their time alone at best. So where runs wait at the
+// end of a step, all threads are theirs for kRunsPart of its time before the next step: README.md
+// has the figures.
 //
 // Runs begin in the order in which they ask. Parties with steps have equal shares of their time:
 // start-time fair queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996) over measured durations.
@@ -41,6 +47,7 @@ class TurnOrder {
     const void* party = nullptr;  // whose step it is; parties with steps share the time
   };
 
+  static constexpr int kRunsPart = 4;  // a part in so many
   static constexpr int kBusy = 10;
   static constexpr Clock::duration kShortestRest = std::chrono::milliseconds(5);
   static constexpr Clock::duration kLongestRest = std::chrono::milliseconds(100);
@@ -59,14 +66,19 @@ class TurnOrder {
   // Ends a turn that has begun.
   void End(const Turn& turn, Clock::time_point now);
 
-  // The time at which Next is worth another call though no turn ends: the end of a rest. max() if
-  // nothing rests, or turns that began before the rest go on.
-  Clock::time_point next_look() const { return rest_end_; }
+  // The time at which Next is worth another call though no turn ends: the end of a rest, or of the
+  // time for runs that a step waits for. max() if there is none, or turns that began before the
+  // rest go on.
+  Clock::time_point next_look() const;
 
  private:
-  bool RunFits() const;
+  bool RunFits(Clock::time_point now) const;
   // Returns the waiting step of the party that has had the least time; null if none may begin.
-  Turn* StepThatFits() const;
+  Turn* StepThatFits(Clock::time_point now) const;
+  // Reports whether all threads are for runs, and there are some.
+  bool RunsHaveAll(Clock::time_point now) const {
+    return now < runs_end_ && runs_ + static_cast<int>(runs_waiting_.size()) > 0;
+  }
   Clock::duration StartOf(const void* party) const;
   // Reports whether steps have been busy for so long that a rest begins.
   bool RestIsDue(Clock::time_point now) const;
@@ -81,6 +93,8 @@ class TurnOrder {
   Clock::duration now_{};
   absl::flat_hash_map<const void*, Clock::duration> ends_;
   Clock::time_point step_began_{};
+  // Until then all threads are for runs; min(): they are not.
+  Clock::time_point runs_end_ = Clock::time_point::min();
 
   Clock::time_point busy_since_{}, idle_since_{};
   Clock::duration longest_step_{};  // since busy_since_

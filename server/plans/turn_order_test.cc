@@ -180,6 +180,84 @@ TEST(TurnOrder, OneThreadRunsEitherAlone) {
   }
 }
 
+// Has a step of 40 ms with a run beside it, and more runs that wait for its end.
+Turn* StepBesideRuns(Orderly& turns, int waiting) {
+  Turn* const step = turns.Step();
+  EXPECT_EQ(turns.Next(), step);
+  Turn* const run = turns.Run();
+  EXPECT_EQ(turns.Next(), run);
+  if (waiting > 0) turns.Run(waiting);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.End(step, milliseconds(40));
+  return run;
+}
+
+TEST(TurnOrder, RunsThatWaitedHaveAllThreadsAheadOfTheNextStep) {
+  Orderly turns(2);
+  Turn* run = StepBesideRuns(turns, 1);
+  Turn* const next = turns.Step();
+  const auto end = turns.now() + milliseconds(10);
+  EXPECT_EQ(turns.Begin(), 1) << "a second run, and no step";
+  EXPECT_EQ(turns.order().next_look(), end);
+  for (int i = 0; i < 9; ++i) {
+    Turn* const another = turns.Run();
+    EXPECT_EQ(turns.Next(), nullptr) << "there are two threads";
+    EXPECT_FALSE(turns.order().TryRun(turns.now()));
+    turns.End(std::exchange(run, another), milliseconds(1));
+    EXPECT_EQ(turns.Next(), another);
+  }
+  // One of the two ends before the time is over, and none asks: the step goes on waiting.
+  turns.End(run);
+  EXPECT_EQ(turns.Next(), nullptr);
+  turns.Wait(milliseconds(1));
+  EXPECT_EQ(turns.now(), end);
+  EXPECT_EQ(turns.Next(), next);
+  EXPECT_EQ(turns.order().next_look(), TurnOrder::Clock::time_point::max());
+}
+
+// The last ones of that time end first, as always.
+TEST(TurnOrder, AStepWaitsForRunsOfThatTimeAndNoMore) {
+  Orderly turns(2);
+  Turn* const run = StepBesideRuns(turns, 3);
+  Turn* const next = turns.Step();
+  EXPECT_EQ(turns.Begin(), 1);
+  turns.Wait(milliseconds(10));
+  EXPECT_EQ(turns.Begin(), 0);
+  EXPECT_EQ(turns.order().next_look(), TurnOrder::Clock::time_point::max())
+      << "the end of a run is next";
+  turns.End(run);
+  EXPECT_EQ(turns.Next(), next);
+  EXPECT_EQ(turns.Next(), nullptr);
+}
+
+TEST(TurnOrder, AStepBeginsAtOnceIfRunsWantNoMore) {
+  for (const bool none_waited : {true, false}) {
+    Orderly turns(2);
+    Turn* const run = StepBesideRuns(turns, none_waited ? 0 : 1);
+    Turn* const next = turns.Step();
+    if (!none_waited) {
+      Turn* const waited = turns.Next();
+      ASSERT_NE(waited, nullptr);
+      ASSERT_NE(waited, next);
+      turns.End(waited);
+      turns.End(run, milliseconds(1));
+    }
+    EXPECT_EQ(turns.Next(), next) << none_waited;
+  }
+}
+
+TEST(TurnOrder, OneThreadGivesRunsNoTimeOfTheirOwn) {
+  Orderly turns(1);
+  Turn* const step = turns.Step();
+  EXPECT_EQ(turns.Next(), step);
+  Turn* const run = turns.Run(2);
+  turns.End(step, milliseconds(40));
+  Turn* const next = turns.Step();
+  EXPECT_EQ(turns.Begin(), 1);
+  turns.End(run, milliseconds(1));
+  EXPECT_EQ(turns.Next(), next);
+}
+
 // Parties whose steps always wait, with steps of 1 and 7 ms, have as much time as each other.
 TEST(TurnOrder, PartiesShareTheTime) {
   Orderly turns(2);

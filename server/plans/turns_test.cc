@@ -116,6 +116,23 @@ TEST(Turns, LeasesEndOnce) {
   EXPECT_TRUE(turns.Begin(step, Clock::now()).ok());
 }
 
+// A step lets runs go first for a while and begins then, though no turn ends.
+TEST(Turns, AStepBeginsWhenTheTimeOfRunsIsOver) {
+  const Searches none;
+  Turns turns(4, &none);
+  const Turns::Turn step{Kind::kStep, &turns}, run{Kind::kRun, nullptr};
+  std::vector<Turns::Lease> runs;
+  auto first = turns.Begin(step, kNoDeadline);
+  for (int i = 0; i < 2; ++i) runs.push_back(turns.TryRun());
+  ASSERT_TRUE(runs.back());
+  std::thread third([&] { EXPECT_TRUE(turns.Begin(run, kNoDeadline).ok()); });
+  AwaitWaiting(turns, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  *first = {};
+  third.join();
+  EXPECT_TRUE(turns.Begin(step, kNoDeadline).ok());
+}
+
 // A step that gives up lets the runs begin that it held back.
 TEST(Turns, AStepThatIsLateLetsRunsBegin) {
   const Searches none;
