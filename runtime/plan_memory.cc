@@ -121,6 +121,11 @@ PlanMemory MemoryOf(const Program& program, const std::vector<PreparedKey>& keys
   for (size_t i = 0; i < keys.size(); ++i) {
     hold(program.fixed[i].buffer, keys[i], program.fixed[i].bytes);
   }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (program.buffers[program.fixed[i].buffer].kept) continue;
+    if (!keys[i].empty() && !seen.insert(keys[i]).second) continue;
+    memory.brief += PreparedPool::Rounded(program.fixed[i].bytes);
+  }
   if (host_memory) return memory;
   const auto most = [&](int buffer) {
     return std::max<int64_t>(0, program.sizes.range(program.buffers[buffer].bytes_size).max);

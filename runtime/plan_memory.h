@@ -40,9 +40,11 @@ struct PlanMemory {
     int64_t bytes = 0;
   };
   // Lists the constants and prepared weights that runs use and, copied to a device that does not
-  // compute in host memory, the parameters, each key once. Loading takes what only `prepare` reads,
-  // too, and gives it back.
+  // compute in host memory, the parameters, each key once.
   std::vector<Weight> weights;
+  // What only `prepare` reads, which loading takes and gives back; less where other plans hold some
+  // of the weights.
+  int64_t brief = 0;
   // Per call, at the bucket's largest sizes; committed on use. With the places of inputs, outputs
   // and loops' turns on a device that does not compute in host memory, of which small ones lie in
   // the call's block.

@@ -122,6 +122,8 @@ TEST(PlanMemoryTest, CountsEachKeyOnce) {
   EXPECT_EQ(memory.WeightBytes(), 128);
   EXPECT_EQ(memory.arena, 2112);
   EXPECT_EQ(memory.scratch, 32);
+  EXPECT_EQ(memory.brief, 0);
+  EXPECT_EQ(MemoryOf(ChainPlan(), {{"w", "W"}}, true).value().brief, 64);
   // Prepares the same weight the same way into a second buffer, which runs use.
   *plan.add_buffers() = plan.buffers(kPrepared);
   v1::Step* step = plan.add_prepare();
