@@ -10,6 +10,8 @@ import numpy as np
 import test_functions_composite  # noqa: F401
 import test_functions_elementwise  # noqa: F401
 import test_functions_movement  # noqa: F401
+import test_functions_networks  # noqa: F401
+import test_functions_numpy  # noqa: F401
 from functions_ import NUMERIC, TESTED
 from numbers_ import array_type
 from test_windows import TESTED as WINDOWS_TESTED

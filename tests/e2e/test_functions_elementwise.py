@@ -28,7 +28,7 @@ UNARY = [
     row("log", FLOATS, np.log, 2),
     row("log2", FLOATS, np.log2, 2),
     row("sqrt", FLOATS, np.sqrt, 0),
-    row("recip", FLOATS, lambda x: 1 / x, 0),
+    row("reciprocal", FLOATS, lambda x: 1 / x, 0),
     row("sin", FLOATS, np.sin, 2),
     row("tanh", FLOATS, np.tanh, 4),
     row("cos", FLOATS, np.cos, 4),
@@ -106,7 +106,7 @@ def trunc_div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 BINARY = [
-    row("plus", NUMERIC, np.add, 0),
+    row("add", NUMERIC, np.add, 0),
     row("subtract", NUMERIC, np.subtract, 0),
     row("multiply", NUMERIC, np.multiply, 0),
     row("divide", FLOATS, np.divide, 0),

@@ -17,6 +17,7 @@ COMPOSITES = {
         "compiler/rules/decompose/decompose_transformers.cc",
         "compiler/frontend/onnx/ops/networks/attention.cc",
         "compiler/frontend/checkpoint/decoder.cc",
+        "clients/python/athanor/networks.py",
     ],
     "Dequantize": [
         _NAME,

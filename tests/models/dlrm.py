@@ -111,7 +111,7 @@ class _Primitives:
 
     @staticmethod
     def sigmoid(x: athanor.Value) -> athanor.Value:
-        return athanor.recip(athanor.exp(-x) + 1.0)
+        return athanor.reciprocal(athanor.exp(-x) + 1.0)
 
 
 def dlrm_graph(composite: bool = False, config: Config = DEFAULT) -> athanor.Graph:

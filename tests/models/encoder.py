@@ -104,7 +104,7 @@ class _Primitives:
                    epsilon: float) -> athanor.Value:
         centred = x - x.mean(-1, keepdims=True)
         variance = (centred * centred).mean(-1, keepdims=True)
-        return centred * athanor.recip(athanor.sqrt(variance + epsilon)) * scale + bias
+        return centred * athanor.reciprocal(athanor.sqrt(variance + epsilon)) * scale + bias
 
     @classmethod
     def attention(cls, q: athanor.Value, k: athanor.Value, v: athanor.Value,

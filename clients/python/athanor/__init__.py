@@ -12,6 +12,8 @@
         y = model.infer({"x": np.ones((2, 16), np.float32)})["y"]
 """
 
+from typing import TYPE_CHECKING
+
 from athanor.aio import AsyncClient, AsyncModel
 from athanor.cache import (
     BadRow,
@@ -26,10 +28,17 @@ from athanor.cache import (
     CacheVerification,
 )
 from athanor.client import Client, Model
+from athanor.contractions import (
+    contract,
+    einsum,
+    matmul,
+)
 from athanor.elementwise import (
+    abs,
     absolute,
     acos,
     acosh,
+    add,
     asin,
     asinh,
     atan,
@@ -39,6 +48,8 @@ from athanor.elementwise import (
     bitwise_or,
     bitwise_xor,
     cast,
+    ceil,
+    clip,
     cos,
     cosh,
     divide,
@@ -53,6 +64,8 @@ from athanor.elementwise import (
     greater,
     greater_equal,
     invert,
+    isfinite,
+    isinf,
     isnan,
     left_shift,
     less,
@@ -60,26 +73,34 @@ from athanor.elementwise import (
     log,
     log1p,
     log2,
+    log10,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
     maximum,
     minimum,
     mod,
     multiply,
     negative,
     not_equal,
-    plus,
+    positive,
     power,
-    recip,
+    reciprocal,
     relu,
     right_shift,
     round,
     sigmoid,
+    sign,
     silu,
     sin,
     sinh,
     sqrt,
+    square,
     subtract,
     tan,
     tanh,
+    trunc,
     trunc_div,
     where,
 )
@@ -128,47 +149,89 @@ from athanor.jobs import (
     SearchRule,
     SearchTask,
 )
+from athanor.loops import (
+    lstm,
+    scan,
+)
 from athanor.movement import (
     concat,
+    concatenate,
     expand,
     flatten,
     flip,
+    full_like,
     gather,
+    moveaxis,
+    ones_like,
     pad,
     permute,
+    repeat,
     reshape,
     scatter,
+    split,
     squeeze,
     stack,
+    swapaxes,
+    take_along_axis,
+    tile,
     transpose,
+    tril,
+    triu,
     unsqueeze,
+    zeros_like,
 )
+from athanor.networks import (
+    attention,
+    batch_norm,
+    embedding,
+    embedding_bag,
+    group_norm,
+    layer_norm,
+    one_hot,
+    rms_norm,
+    rotary,
+    softmax,
+)
+from athanor.numpy_names import HINTS
 from athanor.reductions import (
+    all,
+    any,
     argmax,
     argmin,
     argsort,
-    attention,
-    contract,
     cumprod,
     cumsum,
-    embedding,
-    embedding_bag,
-    layer_norm,
-    matmul,
+    logsumexp,
     max,
     mean,
     min,
     prod,
-    rms_norm,
-    softmax,
+    sort,
+    std,
     sum,
     top_k,
-    variance,
+    var,
+)
+from athanor.resize import (
+    interpolate,
 )
 from athanor.streams import AsyncGeneration, Generation
 from athanor.value import Value
-from athanor.windows import average_pool, conv, max_pool, sum_pool
+from athanor.windows import (
+    average_pool,
+    conv,
+    max_pool,
+    sum_pool,
+)
 from athanor.wire import Batching, Bucket, Device, InferResult, ModelInfo, Tensor
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Names the way for functions that numpy or torch call otherwise."""
+        hint = f"; use {HINTS[name]}" if name in HINTS else ""
+        raise AttributeError(f"module 'athanor' has no attribute {name!r}{hint}")
+
 
 __version__ = "0.1.0"
 __all__ = [
@@ -182,15 +245,20 @@ __all__ = [
     "PermissionDenied", "Piece", "PlanComparison", "Refusal", "RenderedChat", "ResourceExhausted",
     "Sampling", "SearchFailure", "SearchOptions", "SearchProgress", "SearchRegion", "SearchRule",
     "SearchTask", "Tensor", "TokenLogprob", "Tokenized", "Unauthenticated", "Unavailable",
-    "Unimplemented", "Usage", "Value", "absolute", "acos", "acosh", "argmax", "argmin", "argsort",
-    "asin", "asinh", "atan", "atanh", "attention", "average_pool", "bitcast", "bitwise_and",
-    "bitwise_or", "bitwise_xor", "cast", "concat", "contract", "conv", "cos", "cosh", "cumprod",
-    "cumsum", "divide", "embedding", "embedding_bag", "equal", "erf", "exp", "exp2", "expand",
-    "expm1", "flatten", "flip", "floor", "floor_divide", "gather", "gelu", "greater",
-    "greater_equal", "invert", "isnan", "layer_norm", "left_shift", "less", "less_equal", "log",
-    "log1p", "log2", "matmul", "max", "max_pool", "maximum", "maximum_of", "mean", "min", "minimum",
-    "minimum_of", "mod", "multiply", "negative", "not_equal", "pad", "permute", "plus", "power",
-    "prod", "recip", "relu", "reshape", "right_shift", "rms_norm", "round", "scatter", "sigmoid",
-    "silu", "sin", "sinh", "softmax", "sqrt", "squeeze", "stack", "subtract", "sum", "sum_pool",
-    "tan", "tanh", "top_k", "transpose", "trunc_div", "unsqueeze", "variance", "where",
+    "Unimplemented", "Usage", "Value", "abs", "absolute", "acos", "acosh", "add", "all", "any",
+    "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atanh", "attention", "average_pool",
+    "batch_norm", "bitcast", "bitwise_and", "bitwise_or", "bitwise_xor", "cast", "ceil", "clip",
+    "concat", "concatenate", "contract", "conv", "cos", "cosh", "cumprod", "cumsum", "divide",
+    "einsum", "embedding", "embedding_bag", "equal", "erf", "exp", "exp2", "expand", "expm1",
+    "flatten", "flip", "floor", "floor_divide", "full_like", "gather", "gelu", "greater",
+    "greater_equal", "group_norm", "interpolate", "invert", "isfinite", "isinf", "isnan",
+    "layer_norm", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lstm", "matmul", "max",
+    "max_pool", "maximum", "maximum_of", "mean", "min", "minimum", "minimum_of", "mod", "moveaxis",
+    "multiply", "negative", "not_equal", "one_hot", "ones_like", "pad", "permute", "positive",
+    "power", "prod", "reciprocal", "relu", "repeat", "reshape", "right_shift", "rms_norm", "rotary",
+    "round", "scan", "scatter", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "sort",
+    "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "sum_pool", "swapaxes",
+    "take_along_axis", "tan", "tanh", "tile", "top_k", "transpose", "tril", "triu", "trunc",
+    "trunc_div", "unsqueeze", "var", "where", "zeros_like",
 ]

@@ -1,10 +1,9 @@
-"""Nodes of a graph under construction, and what all operations share: operands, dtypes, shapes."""
+"""What all operations share: operands, dtypes, shapes, attributes, nodes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -12,92 +11,10 @@ from athanor.dtypes import DTYPES, DType, array_bytes, dtype_of
 from athanor.errors import GraphError
 from athanor.expr import Expr, expr, product, provably_different
 from athanor.protos import graph_pb2
-
-Attr = graph_pb2.AttrValue
-Shape = tuple[Expr, ...]
-Size = Expr | int | str  # a str is a dim
-N = TypeVar("N", bound="Node")
+from athanor.value import Attr, Axes, Shape, Value, type_text
 
 
-class NodeGraph(Protocol):
-    """Says what nodes need of the graph they belong to, which is an `athanor.Graph`."""
-
-    name: str
-    dims: dict[str, tuple[int, int]]
-
-    def constant(self, array: object) -> Node:
-        """Adds a literal of the array's own dtype."""
-
-    def _constant(self, dtype: DType, values: np.ndarray) -> Node:
-        """Adds a literal, or returns the node of an equal one."""
-
-    def _add(self, op: str, inputs: Sequence[Node], attrs: dict[str, Attr], dtype: DType,
-             shape: Iterable[Expr | int]) -> Node:
-        """Adds a node; the caller has checked that types fit."""
-
-    def _rename(self, node: Node, name: str) -> None:
-        """Gives a node another name, which must be unique."""
-
-    def _size(self, size: Size, what: str) -> Expr:
-        """Converts a size whose dims must be declared; `what` names it in the error."""
-
-
-class Node:
-    """An op of a graph and its result. Users know it as `athanor.Value`."""
-
-    __array_priority__ = 1000  # array + value calls our operator
-    __array_ufunc__ = None
-
-    def __init__(self, graph: NodeGraph, op: str, inputs: Sequence[Node], attrs: dict[str, Attr],
-                 dtype: DType, shape: Iterable[Expr | int]) -> None:
-        self.graph = graph
-        self.op = op
-        self.inputs = tuple(inputs)
-        self.attrs = attrs
-        self._dtype = dtype
-        self._shape: Shape = tuple(expr(size) for size in shape)
-        self._name = ""
-
-    @property
-    def name(self) -> str:
-        """Unique name in the graph; the request parameter ``taps`` and error messages use it."""
-        return self._name
-
-    @property
-    def dtype(self) -> str:
-        """Such as ``"f32"``."""
-        return self._dtype.name
-
-    @property
-    def shape(self) -> tuple[Expr | int, ...]:
-        """Sizes; an int where it is fixed."""
-        return tuple(s if s.constant is None else s.constant for s in self._shape)
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self._shape)
-
-    def named(self: N, name: str) -> N:
-        """Gives the node another name and returns it."""
-        self.graph._rename(self, name)
-        return self
-
-    def __repr__(self) -> str:
-        return f"<{self._name}: {type_text(self)}>"
-
-
-def type_text(node: Node) -> str:
-    """Formats a type: ``f32[b, 64]``."""
-    return f"{node.dtype}{shape_text(node._shape)}"
-
-
-def shape_text(shape: Iterable[Expr]) -> str:
-    """Formats a shape: ``[b, 64]``."""
-    return f"[{', '.join(map(repr, shape))}]"
-
-
-def fail(op: str, nodes: Sequence[Node], message: str) -> GraphError:
+def fail(op: str, nodes: Sequence[Value], message: str) -> GraphError:
     """Returns an operation's error: its name, its operands, what is wrong and what would be
     right."""
     operands = ", ".join(f"{n.name}: {type_text(n)}" for n in nodes)
@@ -125,14 +42,14 @@ def attr_tensor(dtype: DType, array: np.ndarray) -> Attr:
                                                data=array_bytes(array)))
 
 
-def add(op: str, inputs: Sequence[Node], dtype: DType | str, shape: Iterable[Expr | int], /,
-        **attrs: Attr) -> Node:
+def make(op: str, inputs: Sequence[Value], dtype: DType | str, shape: Iterable[Expr | int], /,
+        **attrs: Attr) -> Value:
     """Adds a node; the caller has checked that types fit."""
     return inputs[0].graph._add(op, inputs, attrs, dtype_of(dtype), shape)
 
 
-def index_map(x: Node, shape: Sequence[Expr | int], coordinates: Sequence[Expr | int],
-              fill: float | None = None) -> Node:
+def index_map(x: Value, shape: Sequence[Expr | int], coordinates: Sequence[Expr | int],
+              fill: float | None = None) -> Value:
     """Adds any movement: result element ($0, $1, ...) is the operand's at `coordinates`."""
     sizes = tuple(expr(size) for size in shape)
     where = tuple(expr(coordinate) for coordinate in coordinates)
@@ -147,23 +64,33 @@ def index_map(x: Node, shape: Sequence[Expr | int], coordinates: Sequence[Expr |
     return x.graph._add("IndexMap", [x], attrs, x._dtype, sizes)
 
 
-def scalar_array(x: Node, value: object, op: str) -> np.ndarray:
-    """Converts a Python number to a rank 0 array of the dtype of `x`, which must be able to hold
-    it."""
-    dtype = x._dtype
+def misfit(dtype: DType, value: object) -> str:
+    """Says why a Python number cannot be of a dtype, and what would be right; empty if it can."""
     is_bool = isinstance(value, bool | np.bool_)
-    whole = is_bool or isinstance(value, int | np.integer)
+    if not is_bool and not isinstance(value, int | float | np.integer | np.floating):
+        return f"{value!r} is a {type(value).__name__}; it must be a number"
     if (dtype.kind == "bool") != is_bool:
         right = "a bool" if dtype.kind == "bool" else "a number"
-        raise fail(op, [x], f"{value!r} beside {dtype.name}; it must be {right}")
-    if dtype.kind in ("signed", "unsigned"):
-        if not whole:
-            raise fail(op, [x], f"{value!r} is not an integer, and {x.name} is {dtype.name}; "
-                       'convert the tensor first: .cast("f32")')
-        info = np.iinfo(dtype.numpy)
-        if not info.min <= int(value) <= info.max:
-            raise fail(op, [x], f"{value} does not fit in {dtype.name}, [{info.min}, {info.max}]")
-    return number_array(dtype, value)
+        return f"{value!r} beside {dtype.name}; it must be {right}"
+    if dtype.kind not in ("signed", "unsigned"):
+        return ""
+    if not isinstance(value, int | np.integer):
+        return f"{value!r} is not an integer, which {dtype.name} holds"
+    info = np.iinfo(dtype.numpy)
+    if info.min <= int(value) <= info.max:
+        return ""
+    return f"{value} does not fit in {dtype.name}, [{info.min}, {info.max}]"
+
+
+def scalar_array(x: Value, value: float | int | bool, op: str) -> np.ndarray:
+    """Converts a Python number to a rank 0 array of the dtype of `x`, which must be able to hold
+    it."""
+    text = misfit(x._dtype, value)
+    if text:
+        whole = isinstance(value, int | np.integer)
+        way = "" if whole else '; convert the tensor first: .cast("f32")'
+        raise fail(op, [x], text + way)
+    return number_array(x._dtype, value)
 
 
 def number_array(dtype: DType, value: float | int | bool) -> np.ndarray:
@@ -175,31 +102,32 @@ def number_array(dtype: DType, value: float | int | bool) -> np.ndarray:
     return np.asarray(value).astype(dtype.numpy)
 
 
-def scalar_like(x: Node, value: float | int | bool, shape: Sequence[Expr] | None = None) -> Node:
+def scalar_like(x: Value, value: float | int | bool, shape: Sequence[Expr] | None = None) -> Value:
     """Returns `value` in the dtype of `x`, repeated to its shape (or to `shape`)."""
     constant = x.graph._constant(x._dtype, scalar_array(x, value, "constant"))
     return index_map(constant, x._shape if shape is None else shape, [])
 
 
-def operands(op: str, *values: object) -> list[Node]:
+def operands(op: str, *values: object) -> list[Value]:
     """Converts operands to nodes of one graph; numbers and arrays become constants of it.
 
     A Python number takes the dtype of the first node; an array keeps its own.
     """
-    nodes = [v for v in values if isinstance(v, Node)]
+    nodes = [v for v in values if isinstance(v, Value)]
     if not nodes:
         raise GraphError(f"{op}: at least one operand must be a Value of a graph, got "
                          f"{', '.join(type(v).__name__ for v in values)}")
-    graph = nodes[0].graph
-    for node in nodes:
-        if node.graph is not graph:
-            raise fail(op, [nodes[0], node], f"the operands are of two graphs, {graph.name!r} and "
-                       f"{node.graph.name!r}; build both in one")
+    # Inside the body of a loop, values from around it are taken in.
+    graph = max((node.graph for node in nodes), key=lambda one: one._depth)
     like = next((n for n in nodes if n.dtype != "bool"), nodes[0])
     result = []
     for value in values:
-        if isinstance(value, Node):
-            result.append(value)
+        if isinstance(value, Value):
+            own = graph._own(value)
+            if own is None:
+                raise fail(op, [nodes[0], value], "the operands are of two graphs, "
+                           f"{graph.name!r} and {value.graph.name!r}; build both in one")
+            result.append(own)
         elif isinstance(value, np.ndarray | np.generic):
             result.append(graph.constant(np.asarray(value)))
         elif isinstance(value, bool | int | float):
@@ -210,7 +138,7 @@ def operands(op: str, *values: object) -> list[Node]:
     return result
 
 
-def same_dtype(op: str, nodes: Sequence[Node]) -> DType:
+def same_dtype(op: str, nodes: Sequence[Value]) -> DType:
     """Returns the dtype of all `nodes`; converts nothing."""
     first = nodes[0]
     for other in nodes[1:]:
@@ -229,7 +157,7 @@ KINDS = {
 }
 
 
-def check_kind(op: str, nodes: Sequence[Node], kind: str) -> None:
+def check_kind(op: str, nodes: Sequence[Value], kind: str) -> None:
     """Refuses the dtype of the first node if the op does not take it, naming the cast."""
     dtype = nodes[0]._dtype
     if dtype.kind in KINDS[kind]:
@@ -241,13 +169,13 @@ def check_kind(op: str, nodes: Sequence[Node], kind: str) -> None:
                f'.cast("{cast}")')
 
 
-def check_size(op: str, nodes: Sequence[Node], what: str, a: Expr, b: Expr) -> None:
+def check_size(op: str, nodes: Sequence[Value], what: str, a: Expr, b: Expr) -> None:
     """Refuses two sizes that are provably different; undecided ones are left to the server."""
     if provably_different(a, b):
         raise fail(op, nodes, f"{what}: sizes {a} and {b} differ; they must be equal")
 
 
-def check_axis(op: str, x: Node, axis: int, rank: int | None = None) -> int:
+def check_axis(op: str, x: Value, axis: int, rank: int | None = None) -> int:
     """Returns the axis counted from the front."""
     rank = x.ndim if rank is None else rank
     if not isinstance(axis, int | np.integer) or not -rank <= axis < rank:
@@ -255,7 +183,7 @@ def check_axis(op: str, x: Node, axis: int, rank: int | None = None) -> int:
     return int(axis) % rank
 
 
-def check_axes(op: str, x: Node, axes: int | Sequence[int] | None) -> list[int]:
+def check_axes(op: str, x: Value, axes: Axes) -> list[int]:
     """Returns ascending axes counted from the front; all of them for None."""
     if axes is None:
         return list(range(x.ndim))
@@ -266,7 +194,7 @@ def check_axes(op: str, x: Node, axes: int | Sequence[int] | None) -> list[int]:
     return result
 
 
-def broadcast_shape(op: str, nodes: Sequence[Node]) -> Shape:
+def broadcast_shape(op: str, nodes: Sequence[Value]) -> Shape:
     """Broadcasts by numpy's rule: shapes align at the last axis; only the constant 1 repeats."""
     rank = max(node.ndim for node in nodes)
     result = []
@@ -283,7 +211,7 @@ def broadcast_shape(op: str, nodes: Sequence[Node]) -> Shape:
     return tuple(result)
 
 
-def expand_to(x: Node, shape: Sequence[Expr]) -> Node:
+def expand_to(x: Value, shape: Sequence[Expr]) -> Value:
     """Repeats axes of size 1 and missing leading axes."""
     lead = len(shape) - x.ndim
     coordinates = [Expr(0) if own == 1 and shape[lead + i] != 1 else Expr.axis(lead + i)
@@ -291,14 +219,14 @@ def expand_to(x: Node, shape: Sequence[Expr]) -> Node:
     return index_map(x, shape, coordinates)
 
 
-def broadcast(op: str, *values: object) -> list[Node]:
+def broadcast(op: str, *values: object) -> list[Value]:
     """Broadcasts operands to one shape."""
     nodes = operands(op, *values)
     shape = broadcast_shape(op, nodes)
     return [expand_to(node, shape) for node in nodes]
 
 
-def size_value(x: Node, size: Expr, dtype: str) -> Node:
+def size_value(x: Value, size: Expr, dtype: str) -> Value:
     """Returns a size as a rank 0 value: a constant, or element `size` of 0, 1, 2, ..."""
     row = dtype_of(dtype)
     if size.constant is not None:

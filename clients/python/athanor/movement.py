@@ -8,11 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from athanor.core import (
-    Attr,
-    Node,
-    Shape,
-    Size,
-    add,
     attr_int,
     attr_shape,
     check_axes,
@@ -23,22 +18,26 @@ from athanor.core import (
     expand_to,
     fail,
     index_map,
+    make,
+    misfit,
+    number_array,
     operands,
     same_dtype,
-    shape_text,
+    scalar_like,
     size_value,
 )
-from athanor.dtypes import dtype_of
-from athanor.elementwise import less, where
+from athanor.dtypes import DType, dtype_of
+from athanor.elementwise import bitwise_and, cast, invert, less, where
 from athanor.expr import Expr, exact_div, expr, floor_div, product, provably_different
+from athanor.value import Attr, Axes, Operand, Shape, Size, Value, shape_text
 
 
-def _sizes(op: str, x: Node, shape: Size | Sequence[Size]) -> list[Expr]:
+def _sizes(op: str, x: Value, shape: Size | Sequence[Size]) -> list[Expr]:
     listed = [shape] if isinstance(shape, Expr | int | str) else list(shape)
     return [x.graph._size(size, f"{op}({x.name})") for size in listed]
 
 
-def permute(x: Node, axes: Sequence[int]) -> Node:
+def permute(x: Value, axes: Sequence[int]) -> Value:
     """Axis i of the result is axis ``axes[i]`` of `x`, as numpy.transpose."""
     (x,) = operands("permute", x)
     order = [check_axis("permute", x, axis) for axis in axes]
@@ -48,13 +47,36 @@ def permute(x: Node, axes: Sequence[int]) -> Node:
                      [Expr.axis(order.index(axis)) for axis in range(x.ndim)])
 
 
-def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
+def transpose(x: Value, axes: Sequence[int] | None = None) -> Value:
     """`permute`; without `axes` all axes in reverse order."""
     (x,) = operands("transpose", x)
     return permute(x, range(x.ndim)[::-1] if axes is None else axes)
 
 
-def expand(x: Node, shape: Size | Sequence[Size]) -> Node:
+def swapaxes(x: Value, axis1: int, axis2: int) -> Value:
+    """Exchanges two axes; any dtype."""
+    (x,) = operands("swapaxes", x)
+    first, second = (check_axis("swapaxes", x, axis) for axis in (axis1, axis2))
+    order = list(range(x.ndim))
+    order[first], order[second] = second, first
+    return permute(x, order)
+
+
+def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
+    """Moves axes to other positions; the others keep their order; any dtype."""
+    (x,) = operands("moveaxis", x)
+    pairs = [[axes] if isinstance(axes, int) else list(axes) for axes in (source, destination)]
+    start, end = ([check_axis("moveaxis", x, axis) for axis in axes] for axes in pairs)
+    if len(start) != len(end) or len({*start}) != len(start) or len({*end}) != len(end):
+        raise fail("moveaxis", [x], f"source {source} and destination {destination} must name "
+                   "equally many axes, each once")
+    order = [axis for axis in range(x.ndim) if axis not in start]
+    for to, axis in sorted(zip(end, start, strict=True)):
+        order.insert(to, axis)
+    return permute(x, order)
+
+
+def expand(x: Value, shape: Size | Sequence[Size]) -> Value:
     """Repeats axes of size 1 and adds leading ones, as numpy.broadcast_to; -1 keeps a size."""
     (x,) = operands("expand", x)
     sizes = _sizes("expand", x, shape)
@@ -69,7 +91,7 @@ def expand(x: Node, shape: Size | Sequence[Size]) -> Node:
     return expand_to(x, sizes)
 
 
-def _check_reshape(x: Node, sizes: list[Expr]) -> None:
+def _check_reshape(x: Value, sizes: list[Expr]) -> None:
     unknown = [i for i, size in enumerate(sizes) if size == -1]
     total = element_count(x._shape)
     if len(unknown) > 1:
@@ -109,7 +131,7 @@ def _groups(a: Shape, b: Sequence[Expr]) -> list[tuple[list[int], list[int]]]:
     return groups
 
 
-def reshape(x: Node, shape: Size | Sequence[Size]) -> Node:
+def reshape(x: Value, shape: Size | Sequence[Size]) -> Value:
     """Gives `x` another shape with the same elements in row-major order; one size may be -1."""
     (x,) = operands("reshape", x)
     sizes = _sizes("reshape", x, shape)
@@ -135,32 +157,32 @@ def reshape(x: Node, shape: Size | Sequence[Size]) -> Node:
     return index_map(x, sizes, coordinates)
 
 
-def flatten(x: Node, start: int = 0) -> Node:
+def flatten(x: Value, start: int = 0) -> Value:
     """Merges the axes from `start` on into one."""
     (x,) = operands("flatten", x)
     start = check_axis("flatten", x, start) if x.ndim else 0
     return reshape(x, [*x._shape[:start], element_count(x._shape[start:])])
 
 
-def squeeze(x: Node, axes: int | Sequence[int] | None = None) -> Node:
-    """Removes axes of size 1: all of them, or those listed."""
+def squeeze(x: Value, axis: Axes = None) -> Value:
+    """Removes axes of size 1: all of them, or those listed; any dtype."""
     (x,) = operands("squeeze", x)
-    dropped = ([i for i, s in enumerate(x._shape) if s == 1] if axes is None
-               else check_axes("squeeze", x, axes))
-    for axis in dropped:
-        if x._shape[axis] != 1:
-            raise fail("squeeze", [x], f"axis {axis} has size {x._shape[axis]}, not 1")
+    dropped = ([i for i, s in enumerate(x._shape) if s == 1] if axis is None
+               else check_axes("squeeze", x, axis))
+    for i in dropped:
+        if x._shape[i] != 1:
+            raise fail("squeeze", [x], f"axis {i} has size {x._shape[i]}, not 1")
     return reshape(x, [s for i, s in enumerate(x._shape) if i not in dropped])
 
 
-def unsqueeze(x: Node, axis: int) -> Node:
+def unsqueeze(x: Value, axis: int) -> Value:
     """Adds an axis of size 1 at `axis` of the result."""
     (x,) = operands("unsqueeze", x)
     axis = check_axis("unsqueeze", x, axis, x.ndim + 1)
     return reshape(x, [*x._shape[:axis], Expr(1), *x._shape[axis:]])
 
 
-def _slice_bound(x: Node, axis: int, value: object, size: Expr, default: Expr) -> Expr:
+def _slice_bound(x: Value, axis: int, value: object, size: Expr, default: Expr) -> Expr:
     """Returns a start or stop of a forward slice, counted from the front, inside [0, size] for
     every dim."""
     if value is None:
@@ -178,7 +200,7 @@ def _slice_bound(x: Node, axis: int, value: object, size: Expr, default: Expr) -
     return bound
 
 
-def _slice(x: Node, axis: int, part: slice, size: Expr) -> tuple[Expr, Expr, int]:
+def _slice(x: Value, axis: int, part: slice, size: Expr) -> tuple[Expr, Expr, int]:
     """Returns first position, length and step."""
     step = 1 if part.step is None else part.step
     if not isinstance(step, int) or step == 0:
@@ -203,10 +225,10 @@ def _slice(x: Node, axis: int, part: slice, size: Expr) -> tuple[Expr, Expr, int
     return start, length if step == 1 else -floor_div(-length, Expr(step)), step
 
 
-def index(x: Node, key: object) -> Node:
+def index(x: Value, key: object) -> Value:
     """``x[key]``: integers, slices, None, ``...``, or one integer Value (a gather of axis 0)."""
     (x,) = operands("index", x)
-    if isinstance(key, Node):
+    if isinstance(key, Value):
         return gather(x, key, 0)
     keys = list(key) if isinstance(key, tuple) else [key]
     used = sum(1 for k in keys if k is not None and k is not Ellipsis)
@@ -241,15 +263,15 @@ def index(x: Node, key: object) -> Node:
     return index_map(x, shape, coordinates)
 
 
-def flip(x: Node, axes: int | Sequence[int] | None = None) -> Node:
-    """Reverses `x` along `axes`, or along all."""
+def flip(x: Value, axis: Axes = None) -> Value:
+    """Reverses `x` along `axis`, or along all; any dtype."""
     (x,) = operands("flip", x)
-    chosen = check_axes("flip", x, axes)
+    chosen = check_axes("flip", x, axis)
     return index(x, tuple(slice(None, None, -1) if i in chosen else slice(None)
                           for i in range(x.ndim)))
 
 
-def pad(x: Node, widths: Sequence[tuple[int, int]], value: float | int | bool = 0) -> Node:
+def pad(x: Value, widths: Sequence[tuple[int, int]], value: float | int | bool = 0) -> Value:
     """Adds ``(before, after)`` elements of `value` to each axis."""
     (x,) = operands("pad", x)
     widths = [tuple(width) for width in widths]
@@ -263,7 +285,7 @@ def pad(x: Node, widths: Sequence[tuple[int, int]], value: float | int | bool = 
     return index_map(x, shape, coordinates, fill=value)
 
 
-def concat(values: Sequence[Node], axis: int = 0) -> Node:
+def concat(values: Sequence[Value], axis: int = 0) -> Value:
     """Joins values along an axis; dtypes and all other sizes must be equal."""
     if not values:
         raise fail("concat", [], "at least one value is needed")
@@ -296,12 +318,15 @@ def concat(values: Sequence[Node], axis: int = 0) -> Node:
     return result
 
 
-def stack(values: Sequence[Node], axis: int = 0) -> Node:
+concatenate = concat  # numpy has both names
+
+
+def stack(values: Sequence[Value], axis: int = 0) -> Value:
     """Joins values along a new axis."""
     return concat([unsqueeze(value, axis) for value in values], axis)
 
 
-def iota_like(x: Node, shape: Sequence[Expr | int], axis: int = 0, dtype: str = "i64") -> Node:
+def iota_like(x: Value, shape: Sequence[Expr | int], axis: int = 0, dtype: str = "i64") -> Value:
     """0, 1, 2, ... along one axis of `shape`, in the graph of `x`."""
     row = dtype_of(dtype)
     sizes = [expr(size) for size in shape]
@@ -309,18 +334,171 @@ def iota_like(x: Node, shape: Sequence[Expr | int], axis: int = 0, dtype: str = 
                                      "dtype": Attr(dtype=row.name)}, row, sizes)
 
 
-def gather(data: Node, indices: object, axis: int = 0) -> Node:
+def split(x: Value, sections: int | Sequence[int | Expr], axis: int = 0) -> list[Value]:
+    """Cuts `x` along `axis` into parts, as numpy.split; any dtype.
+
+    Parameters
+    ----------
+    sections : int or sequence of sizes
+        The number of equal parts, which must divide the axis for every size of its dims; or the
+        positions at which it is cut.
+
+    Raises
+    ------
+    GraphError
+        If the axis cannot be cut so.
+    """
+    (x,) = operands("split", x)
+    axis = check_axis("split", x, axis)
+    size = x._shape[axis]
+    if isinstance(sections, int | np.integer):
+        part = exact_div(size, Expr(int(sections))) if sections > 0 else None
+        if part is None:
+            raise fail("split", [x], f"axis {axis} of size {size} does not have {sections} equal "
+                       "parts for every size of the dims")
+        cuts = [part * i for i in range(1, int(sections))]
+    else:
+        cuts = list(sections)
+    edges = [None, *cuts, None]
+    around = (slice(None),) * axis
+    return [index(x, (*around, slice(*edges[i:i + 2]))) for i in range(len(cuts) + 1)]
+
+
+def tile(x: Value, reps: Size | Sequence[Size]) -> Value:
+    """Repeats all of `x` along each axis, as numpy.tile; more `reps` than axes add leading ones."""
+    (x,) = operands("tile", x)
+    times = _sizes("tile", x, reps)
+    if any(count.constant is not None and count.constant < 0 for count in times):
+        raise fail("tile", [x], f"reps {shape_text(times)} must not be negative")
+    lead = len(times) - x.ndim
+    times = [Expr(1)] * -lead + times
+    own = (Expr(1),) * lead + x._shape
+    coordinates = [Expr.axis(i) if count == 1 else Expr.axis(i) % size if size else Expr(0)
+                   for i, (size, count) in enumerate(zip(own, times, strict=True))]
+    shape = [size * count for size, count in zip(own, times, strict=True)]
+    return index_map(x, shape, coordinates[max(lead, 0):])
+
+
+def repeat(x: Value, repeats: Size, axis: int | None = None) -> Value:
+    """Repeats each element along `axis`, as numpy.repeat; None repeats all, flattened; any
+    dtype."""
+    (x,) = operands("repeat", x)
+    if axis is None:
+        x, axis = flatten(x), 0
+    axis = check_axis("repeat", x, axis)
+    (count,) = _sizes("repeat", x, repeats)
+    if count.constant is not None and count.constant < 0:
+        raise fail("repeat", [x], f"repeats={count} must not be negative")
+    coordinates = [Expr.axis(i) for i in range(x.ndim)]
+    coordinates[axis] = floor_div(Expr.axis(axis), count) if count else Expr(0)
+    return index_map(x, [size * count if i == axis else size for i, size in enumerate(x._shape)],
+                     coordinates)
+
+
+def full_like(x: Value, value: float | int | bool, dtype: str | DType | None = None) -> Value:
+    """`value` in the shape of `x`, and in its dtype if no other is given."""
+    (x,) = operands("full_like", x)
+    row = x._dtype if dtype is None else dtype_of(dtype)
+    text = misfit(row, value)
+    if text:
+        raise fail("full_like", [x], text)
+    return index_map(x.graph._constant(row, number_array(row, value)), x._shape, [])
+
+
+def zeros_like(x: Value, dtype: str | DType | None = None) -> Value:
+    """Zeros, or False, in the shape of `x`, and in its dtype if no other is given."""
+    return full_like(x, False if dtype_of(dtype or x.dtype).kind == "bool" else 0, dtype)
+
+
+def ones_like(x: Value, dtype: str | DType | None = None) -> Value:
+    """Ones, or True, in the shape of `x`, and in its dtype if no other is given."""
+    return full_like(x, True if dtype_of(dtype or x.dtype).kind == "bool" else 1, dtype)
+
+
+def _triangle(op: str, x: Value, k: int, lower: bool) -> Value:
+    (x,) = operands(op, x)
+    check_kind(op, [x], "computing")
+    if x.ndim < 2:
+        raise fail(op, [x], "x must have at least 2 axes")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise fail(op, [x], f"k={k!r} must be an integer")
+    matrix = x._shape[-2:]
+    row, column = (iota_like(x, matrix, i) for i in (0, 1))
+    # Of positions (row, column), those up to diagonal k are below its end.
+    below = less(column, row + (int(k) + (1 if lower else 0)))
+    below = expand_to(below, x._shape)
+    zeros = zeros_like(x)
+    return where(below, x, zeros) if lower else where(below, zeros, x)
+
+
+def tril(x: Value, k: int = 0) -> Value:
+    """The lower triangle of the last two axes up to diagonal `k`, zeros above it."""
+    return _triangle("tril", x, k, lower=True)
+
+
+def triu(x: Value, k: int = 0) -> Value:
+    """The upper triangle of the last two axes from diagonal `k` on, zeros below it."""
+    return _triangle("triu", x, k, lower=False)
+
+
+def take_rows(x: Value, indices: Value, axis: int) -> Value:
+    """Takes elements along `axis`, for each row other ones; every index must be inside."""
+    last = x.ndim - 1
+    x, indices = moveaxis(x, axis, last), moveaxis(indices, axis, last)
+    rows, width = element_count(x._shape[:last]), x._shape[last]
+    start = iota_like(x, [rows, Expr(1)]) * size_value(x, width, "i64")
+    flat = reshape(indices, [rows, indices._shape[last]]) + expand_to(
+        start, [rows, indices._shape[last]])
+    taken = reshape(gather(flatten(x), flat), indices._shape)
+    return moveaxis(taken, last, axis)
+
+
+def take_along_axis(x: Value, indices: Operand, axis: int | None = -1) -> Value:
+    """numpy.take_along_axis: for each row along `axis` the elements that its own indices name.
+
+    Parameters
+    ----------
+    x : Value
+        Of any dtype.
+    indices : Value or array
+        Integers from 0, of x's rank and sizes but for `axis`; one outside is an error of the call.
+    axis : int, optional
+        None: of all elements, flattened; `indices` has one axis then.
+
+    Raises
+    ------
+    GraphError
+        If shapes do not fit, or indices are no integers.
+    """
+    x, indices = nodes = operands("take_along_axis", x, indices)
+    check_kind("take_along_axis", [indices], "integers")
+    if axis is None:
+        x, axis = flatten(x), 0
+    axis = check_axis("take_along_axis", x, axis)
+    if indices.ndim != x.ndim:
+        raise fail("take_along_axis", nodes, f"indices must have {x.ndim} axes")
+    for i, (own, other) in enumerate(zip(x._shape, indices._shape, strict=True)):
+        if i != axis:
+            check_size("take_along_axis", nodes, f"axis {i}", own, other)
+    width = size_value(x, x._shape[axis], "i64")
+    place = cast(indices, "i64")
+    # An index outside its row must not reach the next one.
+    inside = bitwise_and(less(place, width), invert(less(place, 0)))
+    return take_rows(x, where(inside, place, scalar_like(place, -2**62)), axis)
+
+
+def gather(data: Value, indices: Operand, axis: int = 0) -> Value:
     """``numpy.take(data, indices, axis)``; indices from 0, one outside is an error of the call."""
     nodes = operands("Gather", data, indices)
     data, indices = nodes
     axis = check_axis("Gather", data, axis)
     check_kind("Gather", [indices], "integers")
     shape = [*data._shape[:axis], *indices._shape, *data._shape[axis + 1:]]
-    return add("Gather", nodes, data._dtype, shape, axis=attr_int(axis))
+    return make("Gather", nodes, data._dtype, shape, axis=attr_int(axis))
 
 
-def scatter(data: Node, indices: object, updates: object, axis: int = 0,
-            mode: str = "set") -> Node:
+def scatter(data: Value, indices: Operand, updates: Operand, axis: int = 0,
+            mode: str = "set") -> Value:
     """`data` with `updates` put at `indices` of `axis`; `mode` is set, add, mul, max or min."""
     nodes = operands("Scatter", data, indices, updates)
     data, indices, updates = nodes
@@ -338,4 +516,4 @@ def scatter(data: Node, indices: object, updates: object, axis: int = 0,
         raise fail("Scatter", nodes, f"updates must have the shape {shape_text(place)}")
     for i, (want, got) in enumerate(zip(place, updates._shape, strict=True)):
         check_size("Scatter", nodes, f"axis {i} of updates", want, got)
-    return add("Scatter", nodes, data._dtype, data._shape, axis=attr_int(axis), mode=Attr(s=mode))
+    return make("Scatter", nodes, data._dtype, data._shape, axis=attr_int(axis), mode=Attr(s=mode))

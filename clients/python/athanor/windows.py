@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from athanor.core import (
-    Attr,
-    Node,
-    Shape,
-    add,
     attr_int,
     attr_ints,
     attr_shape,
     check_kind,
     check_size,
     fail,
+    make,
     operands,
     same_dtype,
 )
 from athanor.expr import Expr, expr, floor_div
+from athanor.value import Attr, Shape, Value
 
 Steps = int | Sequence[int]
 Size = int | Expr
 Padding = Size | Sequence[Size | tuple[Size, Size]]
 
 
-def _rank(op: str, nodes: Sequence[Node]) -> int:
+def _rank(op: str, nodes: Sequence[Value]) -> int:
     rank = nodes[0].ndim - 2
     if not 1 <= rank <= 6:
         raise fail(op, nodes, "the first operand must have the axes [N, C] and 1 to 6 spatial ones "
@@ -33,7 +31,7 @@ def _rank(op: str, nodes: Sequence[Node]) -> int:
     return rank
 
 
-def _steps(op: str, nodes: Sequence[Node], what: str, steps: Steps) -> list[int]:
+def _steps(op: str, nodes: Sequence[Value], what: str, steps: Steps) -> list[int]:
     """Returns one number per spatial axis, each at least 1."""
     rank = _rank(op, nodes)
     listed = [steps] * rank if isinstance(steps, int) else list(steps)
@@ -46,7 +44,7 @@ def _steps(op: str, nodes: Sequence[Node], what: str, steps: Steps) -> list[int]
 class _Window:
     """Positions of windows: the attributes, and the sizes that follow from them."""
 
-    def __init__(self, op: str, nodes: Sequence[Node], kernel: Shape, strides: Steps,
+    def __init__(self, op: str, nodes: Sequence[Value], kernel: Shape, strides: Steps,
                  padding: Padding, dilations: Steps) -> None:
         rank = _rank(op, nodes)
         self.strides = _steps(op, nodes, "strides", strides)
@@ -73,8 +71,8 @@ class _Window:
                 "begin": attr_shape(self.begin), "out": attr_shape(self.out)}
 
 
-def conv(x: Node, w: object, *, strides: Steps = 1, padding: Padding = 0, dilations: Steps = 1,
-         groups: int = 1) -> Node:
+def conv(x: Value, w: object, *, strides: Steps = 1, padding: Padding = 0, dilations: Steps = 1,
+         groups: int = 1) -> Value:
     """The convolution of `x` by `w` (the kernel is not flipped); floats and integers.
 
     Parameters
@@ -109,12 +107,12 @@ def conv(x: Node, w: object, *, strides: Steps = 1, padding: Padding = 0, dilati
     if maps.constant is not None and maps.constant % groups:
         raise fail("Conv", nodes, f"groups={groups} does not divide the {maps} results of w")
     window = _Window("Conv", nodes, nodes[1]._shape[2:], strides, padding, dilations)
-    return add("Conv", nodes, dtype, [nodes[0]._shape[0], maps, *window.out], **window.attrs(),
+    return make("Conv", nodes, dtype, [nodes[0]._shape[0], maps, *window.out], **window.attrs(),
                group=attr_int(groups))
 
 
-def _pool(op: str, mode: str, kind: str, x: Node, kernel: Steps, strides: Steps | None,
-          padding: Padding, dilations: Steps, count_padding: bool = False) -> Node:
+def _pool(op: str, mode: str, kind: str, x: Value, kernel: Steps, strides: Steps | None,
+          padding: Padding, dilations: Steps, count_padding: bool = False) -> Value:
     (x,) = operands(op, x)
     check_kind(op, [x], kind)
     sizes = _steps(op, [x], "kernel", kernel)
@@ -123,11 +121,11 @@ def _pool(op: str, mode: str, kind: str, x: Node, kernel: Steps, strides: Steps 
     attrs = {**window.attrs(), "kernel": attr_ints(sizes), "mode": Attr(s=mode)}
     if count_padding:
         attrs["counted"] = attr_shape(window.padded)
-    return add("Pool", [x], x._dtype, [*x._shape[:2], *window.out], **attrs)
+    return make("Pool", [x], x._dtype, [*x._shape[:2], *window.out], **attrs)
 
 
-def max_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
-             dilations: Steps = 1) -> Node:
+def max_pool(x: Value, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
+             dilations: Steps = 1) -> Value:
     """The maximum of each window of `x` ``[N, C, D1, ...]``; NaN if any is NaN.
 
     `strides` are the kernel's sizes if not given. Elements added by `padding` are never the
@@ -136,14 +134,14 @@ def max_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: P
     return _pool("max_pool", "max", "computing", x, kernel, strides, padding, dilations)
 
 
-def sum_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
-             dilations: Steps = 1) -> Node:
+def sum_pool(x: Value, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
+             dilations: Steps = 1) -> Value:
     """The sum of each window of `x`, as `max_pool`; floats and integers."""
     return _pool("sum_pool", "sum", "numeric", x, kernel, strides, padding, dilations)
 
 
-def average_pool(x: Node, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
-                 dilations: Steps = 1, count_padding: bool = False) -> Node:
+def average_pool(x: Value, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
+                 dilations: Steps = 1, count_padding: bool = False) -> Value:
     """The mean of each window of `x`, as `max_pool`; floats. Of nothing NaN.
 
     With `count_padding` the zeros that `padding` adds count as elements.

@@ -1,0 +1,140 @@
+"""numpy's names: which of its functions take values, and what the others say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import athanor
+import numpy as np
+import pytest
+from athanor import numpy_names
+from athanor.functions import FUNCTIONS
+
+
+@pytest.fixture
+def x() -> athanor.Value:
+    return athanor.Graph("g", dims={"b": (1, 64)}).input("x", ("b", 4), "f32")
+
+
+def test_every_name_is_a_function() -> None:
+    for table in (numpy_names.UFUNCS, numpy_names.FUNCTIONS):
+        for theirs, ours in table.items():
+            assert callable(getattr(np, theirs)), theirs
+            assert ours in FUNCTIONS, ours
+    for hint in numpy_names.HINTS.values():
+        module, _, name = hint.rpartition(".")
+        if module == "Graph":
+            assert hasattr(athanor.Graph, name)
+        elif module == "athanor":
+            assert hasattr(athanor, name), hint
+
+
+def test_every_public_function_is_in_the_table() -> None:
+    public = {name for name in athanor.__all__
+              if callable(getattr(athanor, name)) and name in FUNCTIONS}
+    inner = {"index", "iota_like", "take_rows", "widened"}  # of operators, and of other functions
+    assert public | inner == set(FUNCTIONS), set(FUNCTIONS) ^ (public | inner)
+
+
+@pytest.mark.parametrize("name", sorted(numpy_names.UFUNCS))
+def test_each_ufunc_makes_a_value(x: athanor.Value, name: str) -> None:
+    ufunc = getattr(np, name)
+    whole = name in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift",
+                     "right_shift", "floor_divide")
+    value = x.cast("i32") if whole else x
+    second = np.ones((4, 4) if name == "matmul" else 4, np.int32 if whole else np.float32)
+    result = ufunc(value) if ufunc.nin == 1 else ufunc(value, second)
+    assert isinstance(result, athanor.Value) and result.graph is x.graph
+    if ufunc.nin == 2 and name != "matmul":
+        assert isinstance(ufunc(second, value), athanor.Value)
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda x: np.spacing(x), ["numpy.spacing", "no such op"]),
+    (lambda x: np.heaviside(x, x), ["numpy.heaviside"]),
+    (lambda x: np.add.reduce(x), ["numpy.add.reduce", "athanor.sum"]),
+    (lambda x: np.subtract.outer(x, x), ["numpy.subtract.outer", "athanor"]),
+    (lambda x: np.exp(x, dtype=np.float64), ["numpy.exp", "dtype", ".cast"]),
+    (lambda x: np.add(x, 1, out=np.zeros(4)), ["numpy.add", "out"]),
+    (lambda x: np.median(x), ["numpy.median", "no such function"]),
+    (lambda x: np.linalg.inv(x), ["inv", "no such function"]),
+    (lambda x: np.sum(x, dtype=np.float64), ["sum", "dtype"]),
+    (lambda x: np.asarray(x), ["no elements while the graph is built", "output"]),
+    (lambda x: np.array([x, x]), ["no elements while the graph is built"]),
+    (lambda x: np.float32(x), ["no elements"]),
+])
+def test_what_numpy_cannot_do_is_named(x: athanor.Value, call: Callable,
+                                       words: list[str]) -> None:
+    with pytest.raises(TypeError) as error:
+        call(x)
+    for word in words:
+        assert word in str(error.value), str(error.value)
+
+
+def test_an_array_is_not_changed_in_place(x: athanor.Value) -> None:
+    array = np.ones(4, np.float32)
+    with pytest.raises(TypeError, match="out"):
+        array += x
+    assert (array == 1).all()
+
+
+def test_names_of_others_are_told() -> None:
+    for name, way in {"arcsin": "athanor.asin", "cat": "athanor.concat", "zeros": "Graph.zeros",
+                      "expand_dims": "athanor.unsqueeze", "variance": "athanor.var"}.items():
+        with pytest.raises(AttributeError, match=f"{name}.*use {way}"):
+            getattr(athanor, name)
+    with pytest.raises(AttributeError, match="no attribute 'furnace'$"):
+        _ = athanor.furnace
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda g, x: athanor.clip(x, "a"), ["Max", "str"]),
+    (lambda g, x: athanor.split(x, 3, 1), ["split", "size 4", "3 equal parts"]),
+    (lambda g, x: athanor.split(x, 2, 0), ["split", "size b", "2 equal parts"]),
+    (lambda g, x: athanor.split(x, 0, 1), ["split", "0 equal"]),
+    (lambda g, x: athanor.tile(x, -1), ["tile", "negative"]),
+    (lambda g, x: athanor.repeat(x, -1, 0), ["repeat", "negative"]),
+    (lambda g, x: athanor.tril(x[0]), ["tril", "2 axes"]),
+    (lambda g, x: athanor.triu(x, 0.5), ["triu", "k=0.5"]),
+    (lambda g, x: athanor.full_like(x, True), ["full_like", "True beside f32"]),
+    (lambda g, x: g.full(2, 2.5, "i32"), ["full", "2.5", "i32"]),
+    (lambda g, x: g.full(2, 300, "u8"), ["full", "300", "[0, 255]"]),
+    (lambda g, x: g.zeros((2, -1)), ["full", "-1", "negative"]),
+    (lambda g, x: g.arange(0, 1, 0.1), ["arange", 'dtype="f32"']),
+    (lambda g, x: g.arange(0, 5, 0), ["arange", "step=0"]),
+    (lambda g, x: g.arange(athanor.Expr.symbol("b"), 5), ["arange", "negative length"]),
+    (lambda g, x: g.arange(3, dtype="bool"), ["arange", "bool"]),
+    (lambda g, x: x.var(ddof=float("nan")), ["var", "ddof=nan"]),
+    (lambda g, x: x.cast("i32").std(), ["std", "i32", '.cast("f32")']),
+    (lambda g, x: athanor.einsum("ij,jk->ik", x), ["einsum", "names 2 operands, not 1"]),
+    (lambda g, x: athanor.einsum("ijk->i", x), ["einsum", "one letter per axis, 2"]),
+    (lambda g, x: athanor.einsum("ij->ik", x), ["einsum", "letter"]),
+    (lambda g, x: athanor.einsum("ij->ii", x), ["einsum", "once"]),
+    (lambda g, x: athanor.einsum("i1->i", x), ["einsum", "letters"]),
+    (lambda g, x: athanor.einsum("ij,ij->i", x, np.ones((4, 3), np.float32)),
+     ["einsum", "letter"]),
+    (lambda g, x: athanor.take_along_axis(x, np.zeros(3, np.int64), 1),
+     ["take_along_axis", "2 axes"]),
+    (lambda g, x: athanor.moveaxis(x, (0, 0), (0, 1)), ["moveaxis", "each once"]),
+    (lambda g, x: athanor.one_hot(x, 3), ["one_hot", "f32", '.cast("i64")']),
+    (lambda g, x: athanor.batch_norm(x, np.ones(3, np.float32), np.ones(4, np.float32)),
+     ["batch_norm", "channels", "4 and 3"]),
+    (lambda g, x: athanor.group_norm(x, 3), ["group_norm", "groups=3", "4 channels"]),
+    (lambda g, x: athanor.interpolate(x, 3), ["interpolate", "[N, C]"]),
+    (lambda g, x: athanor.interpolate(x[:, None], 3, mode="bilinear"),
+     ["interpolate", '"nearest" or "linear"', "1 spatial axes"]),
+    (lambda g, x: athanor.interpolate(x[:, None]), ["either size or scale_factor"]),
+    (lambda g, x: athanor.interpolate(x[:, None], scale_factor=0), ["scale_factor=0"]),
+    (lambda g, x: athanor.interpolate(x[:, None], 3, align_corners=True),
+     ["align_corners", "linear"]),
+    (lambda g, x: athanor.rotary(x, np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)),
+     ["Rotary", "sizes b and 2"]),
+    (lambda g, x: athanor.rotary(x[:2], np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)),
+     ["Rotary", "3 angles"]),
+])
+def test_what_does_not_fit_is_named(x: athanor.Value, make: Callable, words: list[str]) -> None:
+    x.graph.dims["b"] = (2, 64)
+    with pytest.raises(athanor.InvalidArgument) as error:
+        make(x.graph, x)
+    for word in words:
+        assert word in str(error.value), str(error.value)
