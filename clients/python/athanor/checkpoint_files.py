@@ -18,7 +18,11 @@ _INDEX = "model.safetensors.index.json"
 # (server/models/checkpoint_upload.cc).
 _TEXTS = (_CONFIG, "generation_config.json", "tokenizer.json", "tokenizer.model",
           "tekken.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-          "chat_template.jinja")
+          "chat_template.jinja", "vocab.txt", "modules.json", "sentence_bert_config.json",
+          "config_sentence_transformers.json")
+_MODULES = "modules.json"
+# Files of each module that modules.json names in a folder of its own.
+_OF_A_MODULE = (_CONFIG, "model.safetensors")
 
 
 def _shards(index: pathlib.Path) -> list[str]:
@@ -31,6 +35,19 @@ def _shards(index: pathlib.Path) -> list[str]:
                 or any(mark in name for mark in "/\\\0")):
             raise InvalidArgument(f"{index}: {name!r} is no name of a file beside it")
     return sorted(names)
+
+
+def _modules(modules: pathlib.Path) -> list[str]:
+    """Returns the files of the modules of sentence-transformers that have folders of their own."""
+    try:
+        paths = [module["path"] for module in json.loads(modules.read_bytes())]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidArgument(f"{modules}: no list of modules: {error!r}") from error
+    for path in paths:
+        if not isinstance(path, str) or path in (".", "..") or any(m in path for m in "/\\\0"):
+            raise InvalidArgument(f"{modules}: {path!r} is no name of a folder beside it")
+    return [f"{path}/{name}" for path in dict.fromkeys(paths) if path for name in _OF_A_MODULE
+            if (modules.parent / path / name).is_file()]
 
 
 def _weights(folder: pathlib.Path) -> list[str]:
@@ -63,6 +80,8 @@ def checkpoint_files(path: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     else:
         names = [name for name in _TEXTS if name == _CONFIG or (path / name).is_file()]
         names += sorted(file.name for file in path.glob("*.tiktoken"))
+        if _MODULES in names:
+            names += _modules(path / _MODULES)
         files = {name: path / name for name in names + _weights(path)}
     for name, file in files.items():
         with open(file, "rb"):  # an error raised while gRPC iterates would arrive as UNKNOWN

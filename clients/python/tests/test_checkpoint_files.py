@@ -120,3 +120,30 @@ def test_settings() -> None:
         _header(Given(decoder={"context": 1}), "onnx")
     with pytest.raises(athanor.InvalidArgument, match="dims: applies to ONNX models only"):
         _header(Given(dims={"b": 1}), "hf")
+
+
+def test_modules_of_sentence_transformers(tmp_path: pathlib.Path) -> None:
+    folder = _folder(tmp_path / "m", "config.json", "model.safetensors", "vocab.txt",
+                     "sentence_bert_config.json", "config_sentence_transformers.json")
+    _folder(folder / "1_Pooling", "config.json", "README.md")
+    _folder(folder / "3_Dense", "config.json", "model.safetensors", "pytorch_model.bin")
+    modules = [{"idx": i, "name": str(i), "path": path, "type": "t"}
+               for i, path in enumerate(["", "1_Pooling", "2_Normalize", "3_Dense"])]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert sorted(checkpoint_files(folder)) == [
+        "1_Pooling/config.json", "3_Dense/config.json", "3_Dense/model.safetensors", "config.json",
+        "config_sentence_transformers.json", "model.safetensors", "modules.json",
+        "sentence_bert_config.json", "vocab.txt"]
+    for wrong in ("..", "a/b", "a\\b", "/etc", "a\0b", 3, None):
+        (folder / "modules.json").write_text(json.dumps([{"path": wrong}]))
+        with pytest.raises(athanor.InvalidArgument, match="is no name of a folder beside it"):
+            checkpoint_files(folder)
+    for text in ("", "{", "3", "[3]", "[{}]"):
+        (folder / "modules.json").write_text(text)
+        with pytest.raises(athanor.InvalidArgument, match="no list of modules"):
+            checkpoint_files(folder)
+    secret = _folder(tmp_path / "other", "config.json")
+    (folder / "4_Link").symlink_to(secret)
+    (folder / "modules.json").write_text(json.dumps([{"path": "4_Link"}]))
+    with pytest.raises(athanor.InvalidArgument, match="'4_Link/config.json' is a link out"):
+        checkpoint_files(folder)
