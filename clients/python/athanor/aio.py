@@ -19,6 +19,7 @@ from athanor.cache import (
     CacheStat,
     CacheVerification,
 )
+from athanor.connection import Connection
 from athanor.errors import DeadlineExceeded, Error, InvalidArgument
 from athanor.generation import (
     EngineStatus,
@@ -30,11 +31,11 @@ from athanor.generation import (
 from athanor.given import Dims, Given, Values
 from athanor.jobs import CompileJob
 from athanor.streams import AsyncGeneration
-from athanor.wire import Device, InferResult, ModelInfo
+from athanor.wire import Device, InferResult, Inputs, ModelInfo
 
 
 class AsyncClient:
-    """A connection to a server for one event loop; see `athanor.Client` for the calls.
+    """A connection to a server for one event loop; see `athanor.Client` for arguments and calls.
 
     Examples
     --------
@@ -43,14 +44,30 @@ class AsyncClient:
     ...     y = (await model.infer({"x": x}))["y"]
     """
 
-    def __init__(self, address: str, *, root_certificates: bytes | None = None) -> None:
-        self.address = address
-        if root_certificates is None:
-            self._channel = grpc.aio.insecure_channel(address, wire.CHANNEL_OPTIONS)
-        else:
-            credentials = grpc.ssl_channel_credentials(root_certificates or None)
-            self._channel = grpc.aio.secure_channel(address, credentials, wire.CHANNEL_OPTIONS)
-        self._stubs = calls.Stubs(self._channel)
+    def __init__(self, address: str | None = None, *, root_certificates: bytes | None = None,
+                 client_certificate: bytes | None = None, client_key: bytes | None = None,
+                 token: str | None = None, insecure: bool = False) -> None:
+        self._open(Connection.of(address, root_certificates, client_certificate, client_key, token,
+                                 insecure))
+
+    def _open(self, connection: Connection) -> None:
+        self._connection = connection
+        self._channel = connection.channel(grpc.aio)
+        self._stubs = calls.Stubs(self._channel, connection.metadata)
+
+    @property
+    def address(self) -> str:
+        """Where the server is: ``"host:port"``."""
+        return self._connection.address
+
+    def __repr__(self) -> str:
+        return f"<athanor.AsyncClient {self.address}>"
+
+    def __getstate__(self) -> Connection:
+        return self._connection
+
+    def __setstate__(self, connection: Connection) -> None:
+        self._open(connection)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -224,7 +241,7 @@ class AsyncModel:
         self._inputs = info.inputs
         return info
 
-    async def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] | None = None,
+    async def infer(self, inputs: Inputs, outputs: Sequence[str] | None = None,
                     timeout: float | None = None, wait: str | None = None, *,
                     taps: Sequence[str] | None = None, priority: int | None = None) -> InferResult:
         """Runs the model; see `athanor.Model.infer`."""

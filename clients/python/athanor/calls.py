@@ -55,7 +55,9 @@ class Call(Generic[Result]):
 class Stubs:
     """The services behind a channel, blocking or asyncio."""
 
-    def __init__(self, channel: grpc.Channel | grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.Channel | grpc.aio.Channel,
+                 metadata: tuple[tuple[str, str], ...] = ()) -> None:
+        self._metadata = metadata  # of every call
         self.models = Stub(channel, model_pb2, "ModelService")
         self.compile = Stub(channel, compile_pb2, "CompileService")
         self.cache = Stub(channel, cache_pb2, "CacheService")
@@ -65,7 +67,7 @@ class Stubs:
     def send(self, call: Call, timeout: float | None = None) -> Any:
         """Sends the call: returns the reply, or an object to await or iterate."""
         return operator.attrgetter(call.method)(self)(call.request, timeout=timeout,
-                                                      metadata=call.metadata)
+                                                      metadata=call.metadata + self._metadata)
 
 
 @contextlib.contextmanager
@@ -245,7 +247,7 @@ def cache_import(chunks: Iterable[cache_pb2.CacheBundleChunk]) -> Call[cache.Cac
     return Call("cache.Import", iter(chunks), cache.cache_import)
 
 
-def infer(name: str, version: str, expected: Sequence[wire.Tensor], inputs: Mapping[str, object],
+def infer(name: str, version: str, expected: Sequence[wire.Tensor], inputs: wire.Inputs,
           outputs: Sequence[str] | None, wait: str | None, taps: Sequence[str] | None,
           priority: int | None) -> Call[wire.InferResult]:
     parameters = {"wait": wait, "taps": wire.tap_names(taps), "priority": priority}

@@ -18,6 +18,7 @@ from athanor.cache import (
     CacheStat,
     CacheVerification,
 )
+from athanor.connection import Connection
 from athanor.errors import Error, InvalidArgument
 from athanor.generation import (
     EngineStatus,
@@ -28,19 +29,37 @@ from athanor.generation import (
 )
 from athanor.given import Dims, Given, Values
 from athanor.jobs import CompileJob
+from athanor.notebook import table
 from athanor.streams import Generation
-from athanor.wire import Device, InferResult, ModelInfo
+from athanor.wire import Device, InferResult, Inputs, ModelInfo
 
 
 class Client:
     """A connection to a server; safe to share between threads.
 
+    It can be pickled, as can its models, to be used in another process: what it connects with is,
+    but for secrets.
+
     Parameters
     ----------
-    address : str
-        ``"host:port"``.
+    address : str, optional
+        ``"host:port"``, by default that of ATHANOR_ADDRESS, else ``"127.0.0.1:50051"``; the port is
+        50051 if absent.
     root_certificates : bytes, optional
         PEM root certificates to trust: connects with TLS. ``b""`` takes the system's.
+    client_certificate, client_key : bytes, optional
+        PEM certificate chain and private key of this client, for servers that ask for them. A
+        client with a key cannot be pickled.
+    token : str, optional
+        Says who calls: sent with every call as ``authorization: Bearer``, by default that of
+        ATHANOR_TOKEN. A pickle does not hold it: where it is loaded, ATHANOR_TOKEN must.
+    insecure : bool
+        Whether a token may travel without TLS to another machine.
+
+    Raises
+    ------
+    InvalidArgument
+        If the address or the token is none, or a token would travel in plain text.
 
     Examples
     --------
@@ -49,14 +68,30 @@ class Client:
     ...     y = model.infer({"x": x})["y"]
     """
 
-    def __init__(self, address: str, *, root_certificates: bytes | None = None) -> None:
-        self.address = address
-        if root_certificates is None:
-            self._channel = grpc.insecure_channel(address, wire.CHANNEL_OPTIONS)
-        else:
-            credentials = grpc.ssl_channel_credentials(root_certificates or None)
-            self._channel = grpc.secure_channel(address, credentials, wire.CHANNEL_OPTIONS)
-        self._stubs = calls.Stubs(self._channel)
+    def __init__(self, address: str | None = None, *, root_certificates: bytes | None = None,
+                 client_certificate: bytes | None = None, client_key: bytes | None = None,
+                 token: str | None = None, insecure: bool = False) -> None:
+        self._open(Connection.of(address, root_certificates, client_certificate, client_key, token,
+                                 insecure))
+
+    def _open(self, connection: Connection) -> None:
+        self._connection = connection
+        self._channel = connection.channel(grpc)
+        self._stubs = calls.Stubs(self._channel, connection.metadata)
+
+    @property
+    def address(self) -> str:
+        """Where the server is: ``"host:port"``."""
+        return self._connection.address
+
+    def __repr__(self) -> str:
+        return f"<athanor.Client {self.address}>"
+
+    def __getstate__(self) -> Connection:
+        return self._connection
+
+    def __setstate__(self, connection: Connection) -> None:
+        self._open(connection)
 
     def __enter__(self) -> Client:
         return self
@@ -376,6 +411,12 @@ class Model:
     def __repr__(self) -> str:
         return f"<athanor.Model {self.name!r} {self.version or 'serving version'}>"
 
+    def _repr_html_(self) -> str:
+        try:
+            return self.info(timeout=2)._repr_html_()
+        except Error as error:
+            return table(repr(self), [(error.code, error)])
+
     def info(self, timeout: float | None = None) -> ModelInfo:
         """Returns everything the server knows about the model now."""
         info = self.client._run(calls.get_model(self.name, self.version), timeout)
@@ -387,15 +428,16 @@ class Model:
         """The plan that serves; empty before the baseline."""
         return self.info().plan_id
 
-    def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] | None = None,
+    def infer(self, inputs: Inputs, outputs: Sequence[str] | None = None,
               timeout: float | None = None, wait: str | None = None, *,
               taps: Sequence[str] | None = None, priority: int | None = None) -> InferResult:
         """Runs the model.
 
         Parameters
         ----------
-        inputs : mapping of str to array
-            One per input, of exactly its dtype: numpy arrays or CPU tensors with DLPack.
+        inputs : mapping of str to array, or array
+            One per input, of exactly its dtype: numpy arrays or CPU tensors with DLPack. Of a model
+            with one input the array alone will do.
         outputs : sequence of str, optional
             Which outputs to return; all if absent.
         timeout : float, optional

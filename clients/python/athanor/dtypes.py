@@ -111,31 +111,6 @@ def dtype_of(value: str | DType | np.dtype | type) -> DType:
             f"{value!r} is not a dtype; the dtypes are {', '.join(DTYPES)}") from None
 
 
-def host_array(value: object, what: str) -> np.ndarray:
-    """Converts an array, a numpy scalar, or anything with ``__dlpack__`` on the CPU to an array.
-
-    Copies only if DLPack or numpy must. Refuses lists and Python numbers, which have no dtype of
-    their own: guessing one would be a silent cast.
-    """
-    if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-    elif hasattr(value, "__dlpack__"):
-        try:
-            array = np.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError) as error:
-            raise InvalidArgument(
-                f"{what} came by DLPack and numpy cannot read it ({error}); pass a CPU tensor of a "
-                "dtype that numpy has, or the array itself") from None
-    elif hasattr(value, "__array__"):
-        array = np.asarray(value)
-    else:
-        raise InvalidArgument(f"{what} is a {type(value).__name__} and has no dtype of its own; "
-                              "pass an array, such as np.asarray(value, np.float32)")
-    if array.dtype.byteorder == ">":
-        array = array.astype(array.dtype.newbyteorder("<"))  # the same values
-    return array
-
-
 def carried(array: np.ndarray) -> np.ndarray:
     """Converts an array of an element without a dtype to its carrier; returns others unchanged."""
     carrier = _CARRIERS.get(array.dtype)

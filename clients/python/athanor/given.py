@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from athanor.dtypes import array_bytes, carried, dtype_of, host_array
+from athanor.arrays import host_array
+from athanor.dtypes import array_bytes, carried, dtype_of
 from athanor.errors import InvalidArgument
 from athanor.protos import graph_pb2, model_pb2
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle, elementwise
+from athanor.arrays import host_array
 from athanor.core import (
     attr_int,
     attr_shape,
@@ -18,12 +19,13 @@ from athanor.core import (
     number_array,
     size_value,
 )
-from athanor.dtypes import DType, array_bytes, dtype_of, host_array
+from athanor.dtypes import DType, array_bytes, dtype_of
 from athanor.errors import GraphError
 from athanor.expr import Expr, expr, floor_div
 from athanor.functions import FUNCTIONS
+from athanor.notebook import bytes_text, table
 from athanor.protos import graph_pb2
-from athanor.value import Attr, Size, Value
+from athanor.value import Attr, Size, Value, type_text
 
 # Bounds of an undeclared dim that first appears in the shape of an input.
 DEFAULT_DIM_BOUNDS = (1, 4096)
@@ -243,6 +245,21 @@ class Graph:
         used = {node.content_hash for node in message.nodes if node.content_hash}
         bundle.save(path, message.SerializeToString(deterministic=True),
                     {key: data for key, data in self._tensors.items() if key in used})
+
+    def __repr__(self) -> str:
+        return f"<athanor.Graph {self.name!r}: {len(self._nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        needed = self._needed()
+        inputs = [node for node in needed if node.op == "Input"]
+        weights = [node for node in needed if node in self._hashes]
+        held = sum(len(self._tensors[self._hashes[node]]) for node in weights)
+        rows = [*((f"dim {name}", f"{low} to {high}") for name, (low, high) in self.dims.items()),
+                *((f"input {node.name}", type_text(node)) for node in inputs),
+                *((f"output {name}", type_text(node)) for name, node in self._outputs),
+                ("nodes", len(needed)), ("parameters", f"{len(weights)}, {bytes_text(held)}"),
+                *((f"parameter {node.name}", type_text(node)) for node in weights)]
+        return table(f"Graph {self.name!r}", rows)
 
     def _needed(self) -> list[Value]:
         """Returns the inputs and the nodes that outputs depend on, in the order of building."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from athanor.dtypes import DType
 from athanor.expr import Expr, expr
+from athanor.notebook import table
 from athanor.numpy_names import function_name, ufunc_name
 from athanor.protos import graph_pb2
 
@@ -119,6 +120,11 @@ class Value:
 
     def __repr__(self) -> str:
         return f"<{self._name}: {type_text(self)}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("type", type_text(self)), ("op", self.op),
+                *((f"operand {i}", repr(node)) for i, node in enumerate(self.inputs))]
+        return table(f"Value {self._name!r} of graph {self.graph.name!r}", rows)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Value:
         """``np.exp(value)``, ``np.add(array, value)`` and so on."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from athanor import bundle, onnx_files
+from athanor.arrays import SupportsDLPack, host_array
 from athanor.checkpoint_files import checkpoint_files
 from athanor.core import content_hash, possession_proof
 from athanor.dtypes import (
@@ -20,11 +21,11 @@ from athanor.dtypes import (
     carried,
     carried_back,
     dtype_of,
-    host_array,
 )
 from athanor.errors import InvalidArgument
 from athanor.given import Given, full_range
 from athanor.graph import Graph
+from athanor.notebook import bytes_text, table
 from athanor.protos import compile_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
@@ -41,6 +42,7 @@ CHANNEL_OPTIONS = [
 _HEADER_BYTES = 32 << 20
 _CHECKPOINTS = {"hf": "a folder", "gguf": "one file"}
 Buckets = Mapping[str, Sequence[tuple[int, int]]]
+Inputs = Mapping[str, object] | np.ndarray | np.generic | SupportsDLPack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -379,6 +381,19 @@ class ModelInfo:
     notes: tuple[str, ...] = ()  # decisions made at import
     device: str = ""  # that executes it: "cuda:0"
 
+    def _repr_html_(self) -> str:
+        dims = ", ".join(f"{name} {low} to {high}" for name, (low, high) in self.dims.items())
+        rows = [("state", f"{self.state} {self.error}"),
+                *((f"input {t.name}", str(t)) for t in self.inputs),
+                *((f"output {t.name}", str(t)) for t in self.outputs),
+                ("dims", dims or "none"), ("device", self.device),
+                ("plan", f"{self.plan_id or 'none yet'}{', pinned' if self.pinned else ''}"),
+                ("memory", ", ".join(f"{what} {bytes_text(size)}"
+                                     for what, size in self.memory.items())),
+                *(("note", note) for note in self.notes)]
+        serves = " (serves)" if self.serving else ""
+        return table(f"Model {self.name!r}, version {self.version}{serves}", rows)
+
 
 @dataclasses.dataclass(frozen=True)
 class Device:
@@ -491,8 +506,10 @@ def tap_names(taps: Sequence[str] | None) -> str | None:
 
 
 def check_inputs(model: str, expected: Sequence[Tensor],
-                 inputs: Mapping[str, object]) -> dict[str, np.ndarray]:
+                 inputs: Inputs) -> dict[str, np.ndarray]:
     """Returns the arrays to send; names and dtypes must be the model's.
+
+    An array alone is the only input of a model that has one.
 
     Raises
     ------
@@ -501,6 +518,11 @@ def check_inputs(model: str, expected: Sequence[Tensor],
     """
     names = [tensor.name for tensor in expected]
     wanted = ", ".join(map(str, expected)) or "no inputs"
+    if not isinstance(inputs, Mapping):
+        if len(expected) != 1:
+            raise InvalidArgument(f"model {model!r} takes {wanted}, so inputs must be a mapping by "
+                                  f"name, not a {type(inputs).__name__}")
+        inputs = {names[0]: inputs}
     for name in inputs:
         if name not in names:
             raise InvalidArgument(f"model {model!r} has no input {name!r}; it takes {wanted}")
@@ -529,7 +551,7 @@ _KINDS = {int: "an int", str: "a str"}
 
 
 def infer_request(model: str, version: str, expected: Sequence[Tensor],
-                  inputs: Mapping[str, object], outputs: Sequence[str] | None,
+                  inputs: Inputs, outputs: Sequence[str] | None,
                   parameters: Mapping[str, str | int | None]) -> oip.ModelInferRequest:
     """Makes a request with raw contents."""
     request = oip.ModelInferRequest(model_name=model, model_version=version)

@@ -1,0 +1,69 @@
+"""What a user of the SDK meets at a real server: defaults, one input, processes, notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import multiprocessing
+import pickle
+
+import athanor
+import numpy as np
+import pytest
+from server_process import Server
+
+
+def doubled(client: athanor.Client, name: str) -> athanor.Model:
+    """Uploads a model with one input."""
+    g = athanor.Graph(name, dims={"b": (1, 64)})
+    g.output("y", g.input("x", ("b", 2), "f32") * 2)
+    return client.upload(g, name)
+
+
+def call(model: athanor.Model, rows: int) -> np.ndarray:
+    """Runs in another process."""
+    return model.infer(np.full((rows, 2), rows, np.float32))["y"]
+
+
+def test_one_input_alone(client: athanor.Client, server: Server) -> None:
+    model = doubled(client, "sdk-one")
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_array_equal(model.infer(x)["y"], x * 2)
+    np.testing.assert_array_equal(model.infer({"x": x})["y"], x * 2)
+    np.testing.assert_array_equal(client.model("sdk-one").infer(x)["y"], x * 2)
+
+    async def asynchronous() -> np.ndarray:
+        async with athanor.AsyncClient(server.address) as other:
+            return (await (await other.model("sdk-one")).infer(x))["y"]
+
+    np.testing.assert_array_equal(asyncio.run(asynchronous()), x * 2)
+    client.delete("sdk-one")
+
+
+def test_the_address_of_the_environment(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATHANOR_ADDRESS", server.address)
+    with athanor.Client() as client:
+        assert client.ready(timeout=10) and client.address == server.address
+
+
+def test_models_go_to_other_processes(client: athanor.Client) -> None:
+    """As arguments of a pool of processes, which pickles them."""
+    model = doubled(client, "sdk-pool")
+    with concurrent.futures.ProcessPoolExecutor(
+            2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        results = list(pool.map(call, [model] * 3, [1, 2, 3]))
+    for rows, y in enumerate(results, start=1):
+        np.testing.assert_array_equal(y, np.full((rows, 2), 2 * rows, np.float32))
+    copy = pickle.loads(pickle.dumps(client))
+    assert copy.address == client.address and copy.ready(timeout=10)
+    copy.close()
+    client.delete("sdk-pool")
+
+
+def test_a_model_as_a_table(client: athanor.Client) -> None:
+    model = doubled(client, "sdk-table").wait("baseline", timeout=120)
+    html = model._repr_html_()
+    for part in ("sdk-table", "READY", "f32[b, 2]", "b 1 to 64", "(serves)"):
+        assert part in html, html
+    client.delete("sdk-table")
+    assert "NOT_FOUND" in model._repr_html_()
