@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, Unpack
 
 import grpc
@@ -91,13 +91,14 @@ class AsyncClient:
             call = next(sent)
             while True:
                 try:
-                    result = await self._run(call, timeout)
+                    received = await self._run(call, timeout)
                 except Error as error:
                     call = sent.throw(error)
                 else:
-                    call = sent.send(result)
+                    call = sent.send(received)
         except StopIteration as end:
-            return end.value
+            result: calls.Result = end.value
+            return result
 
     async def ready(self, timeout: float | None = None) -> bool:
         """Reports whether the server takes requests."""
@@ -174,7 +175,8 @@ class AsyncClient:
         """Stops a compile job."""
         return await self._run(calls.cancel_job(job_id))
 
-    async def watch(self, job_id: str, timeout: float | None = None) -> AsyncIterator[CompileJob]:
+    async def watch(self, job_id: str,
+                    timeout: float | None = None) -> AsyncGenerator[CompileJob, None]:
         """Yields a compile job as it is now, then again after each change, until it has
         finished."""
         call = calls.watch_job(job_id)
@@ -295,7 +297,7 @@ class AsyncModel:
         """Returns what a language model's engine does now; see `athanor.Model.engine`."""
         return await self.client._run(calls.get_engine(self.name, self.version), timeout)
 
-    async def watch(self, timeout: float | None = None) -> AsyncIterator[CompileJob]:
+    async def watch(self, timeout: float | None = None) -> AsyncGenerator[CompileJob, None]:
         """Yields the progress of its latest compile job."""
         job_id = (await self.info()).compile_job_id
         if job_id:

@@ -90,14 +90,14 @@ def _from_dlpack(value: SupportsDLPack, what: str) -> np.ndarray:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as error:
-        reason = error
+        failed: Exception = error
     try:
         array = _read(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        array, reason = None, error
+        array, failed = None, error
     if array is None:
         raise InvalidArgument(
-            f"{what} came by DLPack and cannot be read ({reason}); pass a CPU tensor without "
+            f"{what} came by DLPack and cannot be read ({failed}); pass a CPU tensor without "
             f"gradients, of one of the dtypes {', '.join(DTYPES)}") from None
     return array
 

@@ -289,7 +289,7 @@ class BundleFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = pathlib.Path(path)
         self._partial = self._path.with_name(self._path.name + ".partial")
-        self._file: BinaryIO | None = None
+        self._file: BinaryIO
         self._recipes = self._plans = self._kernels = 0
         self._signed = False
 

@@ -64,7 +64,7 @@ class Stubs:
         self.generate = Stub(channel, generate_pb2, "GenerateService")
         self.inference = Stub(channel, oip, "GRPCInferenceService")
 
-    def send(self, call: Call, timeout: float | None = None) -> Any:
+    def send(self, call: Call[Any], timeout: float | None = None) -> Any:
         """Sends the call: returns the reply, or an object to await or iterate."""
         return operator.attrgetter(call.method)(self)(call.request, timeout=timeout,
                                                       metadata=call.metadata + self._metadata)
@@ -105,7 +105,8 @@ def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]
         Makes `upload` or `check` from a division.
     """
     if not source.tensors:
-        return (yield make(wire.Division()))
+        alone: Result = yield make(wire.Division())
+        return alone
     missing, nonce = yield missing_tensors(source)
     proofs = {}
     if nonce:  # an empty nonce means that the server wants no proofs
@@ -113,12 +114,14 @@ def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]
         missing, _ = yield missing_tensors(source, nonce, proofs)
     division = wire.divide(source, missing, nonce, proofs)
     try:
-        return (yield make(division))
+        result: Result = yield make(division)
+        return result
     except FailedPrecondition:
         # A tensor accepted as proved may have gone since; after a restart the nonce has.
         if not division.proofs:
             raise
-    return (yield make(wire.Division(list(source.tensors))))
+    again: Result = yield make(wire.Division(list(source.tensors)))
+    return again
 
 
 def upload(source: wire.Source, name: str, division: wire.Division, buckets: wire.Buckets | None,

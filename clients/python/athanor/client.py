@@ -114,13 +114,14 @@ class Client:
             call = next(sent)
             while True:
                 try:
-                    result = self._run(call, timeout)
+                    received = self._run(call, timeout)
                 except Error as error:
                     call = sent.throw(error)
                 else:
-                    call = sent.send(result)
+                    call = sent.send(received)
         except StopIteration as end:
-            return end.value
+            result: calls.Result = end.value
+            return result
 
     def ready(self, timeout: float | None = None) -> bool:
         """Reports whether the server takes requests."""

@@ -1,4 +1,8 @@
-"""Contractions: products of two operands summed over named axes, and numpy's forms of them."""
+"""Contractions: products of two operands summed over named axes, and numpy's forms of them.
+
+Floats and integers; f16 and bf16 accumulate in f32. Each raises `athanor.GraphError` with its name,
+its operands and what would be right.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,10 @@ def contract(spec: str, a: Operand, b: Operand) -> Value:
 
 
 def matmul(a: Operand, b: Operand) -> Value:
-    """The product ``a @ b`` with numpy's rules: vectors, matrices, batches that broadcast."""
+    """The product ``a @ b`` with numpy's rules: vectors, matrices, batches that broadcast.
+
+    ``[..., M, K]`` and ``[..., K, N]`` of one numeric dtype give ``[..., M, N]``.
+    """
     nodes = a, b = operands("matmul", a, b)
     if 0 in (a.ndim, b.ndim):
         raise fail("matmul", nodes, "rank 0 cannot be multiplied as a matrix; use *")

@@ -7,11 +7,13 @@ such tensors are arrays of the unsigned integer of the same width, holding the b
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from athanor.errors import InvalidArgument
 
+ml_dtypes: Any
 try:
     import ml_dtypes
 except ImportError:

@@ -1,7 +1,8 @@
 """Operations element by element. Operands are broadcast as in numpy; dtypes must be equal.
 
 Names follow numpy. Functions that the op table lacks are composed of its ops, exactly, also for
-NaN, infinities and wrapping integers.
+NaN, infinities and wrapping integers. Each raises `athanor.GraphError` with its name, its operands
+and what would be right: for a dtype that it does not take, dtypes or sizes that differ.
 """
 
 from __future__ import annotations
@@ -273,19 +274,19 @@ def sign(x: Value) -> Value:
 
 
 def add(a: Operand, b: Operand) -> Value:
-    """a + b; for bools use ``|``."""
+    """a + b; floats and integers, which wrap; for bools use ``|``."""
     return _binary("Add", a, b, "numeric")
 
 
 def subtract(a: Operand, b: Operand) -> Value:
-    """a - b."""
+    """a - b; floats and integers, which wrap."""
     a, b = operands("subtract", a, b)
     same_dtype("subtract", [a, b])
     return add(a, negative(b))
 
 
 def multiply(a: Operand, b: Operand) -> Value:
-    """a * b; for bools use ``&``."""
+    """a * b; floats and integers, which wrap; for bools use ``&``."""
     return _binary("Mul", a, b, "numeric")
 
 
@@ -305,7 +306,7 @@ def trunc_div(a: Operand, b: Operand) -> Value:
 
 
 def mod(a: Operand, b: Operand) -> Value:
-    """Remainder with the sign of the divisor."""
+    """Remainder with the sign of the divisor; floats and integers. Of integers by 0: 0."""
     return _binary("Mod", a, b, "numeric")
 
 
@@ -317,12 +318,12 @@ def power(a: Operand, b: Operand) -> Value:
 
 
 def minimum(a: Operand, b: Operand) -> Value:
-    """The smaller; NaN if either is NaN."""
+    """The smaller; NaN if either is NaN; floats, integers and bools."""
     return _binary("Min", a, b, "computing")
 
 
 def maximum(a: Operand, b: Operand) -> Value:
-    """The larger; NaN if either is NaN."""
+    """The larger; NaN if either is NaN; floats, integers and bools."""
     return _binary("Max", a, b, "computing")
 
 
@@ -340,22 +341,22 @@ def clip(x: Value, min: Operand | None = None,  # noqa: A002 - numpy's names
 
 
 def bitwise_and(a: Operand, b: Operand) -> Value:
-    """Bit by bit; logical for bools."""
+    """Each bit of both; integers, and bools as truth values."""
     return _binary("And", a, b, "logical")
 
 
 def bitwise_or(a: Operand, b: Operand) -> Value:
-    """Bit by bit; logical for bools."""
+    """Each bit of either; integers, and bools as truth values."""
     return _binary("Or", a, b, "logical")
 
 
 def bitwise_xor(a: Operand, b: Operand) -> Value:
-    """Bit by bit; logical for bools."""
+    """Each bit of one of both; integers, and bools as truth values."""
     return _binary("Xor", a, b, "logical")
 
 
 def invert(x: Value) -> Value:
-    """Every bit flipped; logical for bools."""
+    """Every bit flipped; integers, and bools as truth values."""
     return _unary("Not", x, "logical")
 
 
@@ -388,12 +389,12 @@ def logical_not(x: Value) -> Value:
 
 
 def left_shift(a: Operand, b: Operand) -> Value:
-    """a shifted left by b bits; zeros come in."""
+    """a shifted left by b bits; zeros come in; integers."""
     return _binary("Shift", a, b, "integers", direction=Attr(s="left"))
 
 
 def right_shift(a: Operand, b: Operand) -> Value:
-    """a shifted right by b bits; the sign comes in for signed dtypes."""
+    """a shifted right by b bits; the sign comes in for signed dtypes; integers."""
     return _binary("Shift", a, b, "integers", direction=Attr(s="right"))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import SupportsIndex
 
 from athanor.errors import GraphError
 from athanor.protos import graph_pb2
@@ -157,7 +158,7 @@ class Expr:
         return message
 
 
-def expr(value: Expr | int) -> Expr:
+def expr(value: Expr | SupportsIndex) -> Expr:
     """Converts an integer to an expression."""
     return value if isinstance(value, Expr) else Expr(int(value))
 
@@ -219,9 +220,8 @@ def floor_div(a: Expr, b: Expr) -> Expr:
     whole = exact_div(rest, b)
     if whole is not None:
         return quotient + whole
-    constant = (rest.constant, b.constant)
-    if None not in constant:
-        return quotient + constant[0] // constant[1]
+    if rest.constant is not None and b.constant is not None:
+        return quotient + rest.constant // b.constant
     return quotient + Expr({(Atom(f"floordiv({rest}, {b})", "floor_div", (rest, b)),): 1})
 
 

@@ -54,7 +54,7 @@ class Graph:
         self.dims: dict[str, tuple[int, int]] = {}
         self._nodes: list[Value] = []
         self._names: dict[str, Value] = {}
-        self._constants: dict[tuple, Value] = {}
+        self._constants: dict[tuple[object, ...], Value] = {}
         self._outputs: list[tuple[str, Value]] = []
         self._tensors: dict[bytes, bytes] = {}
         self._hashes: dict[Value, bytes] = {}
@@ -167,15 +167,17 @@ class Graph:
         if isinstance(step, bool) or not isinstance(step, int | float) or step == 0:
             raise GraphError(f"arange: step={step!r} must be a number other than 0")
         if any(isinstance(value, float) for value in (start, stop, step)):
-            if dtype is None or dtype_of(dtype).kind != "float" or not all(
-                    isinstance(value, int | float) for value in (start, stop)):
+            if dtype is None or dtype_of(dtype).kind != "float" or not (
+                    isinstance(start, int | float) and isinstance(stop, int | float)):
                 raise GraphError(f"arange({start!r}, {stop!r}, {step!r}): numbers that are not "
                                  'whole need a float dtype, such as dtype="f32", and no dims')
             row = dtype_of(dtype)
-            return self._constant(row, np.arange(start, stop, step).astype(row.numpy))
-        first, end = (self._size(value, "arange") for value in (start, stop))
+            values = np.arange(float(start), float(stop), float(step))
+            return self._constant(row, values.astype(row.numpy))
+        assert not isinstance(start, float) and not isinstance(stop, float)
+        first, end = self._size(start, "arange"), self._size(stop, "arange")
         difference = (end - first) * (1 if step > 0 else -1)
-        count = -floor_div(-difference, expr(abs(step)))
+        count = -floor_div(-difference, expr(int(abs(step))))
         if count.constant is not None:
             count = expr(max(count.constant, 0))
         elif difference.bounds(self.dims)[0] < 0:

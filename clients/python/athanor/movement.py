@@ -1,5 +1,5 @@
 """Reshaping, slicing, repeating, joining, gathering: every movement is one IndexMap, Gather or
-Scatter."""
+Scatter. Each raises `athanor.GraphError` with its name, its operands and what would be right."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _sizes(op: str, x: Value, shape: Size | Sequence[Size]) -> list[Expr]:
 
 
 def permute(x: Value, axes: Sequence[int]) -> Value:
-    """Axis i of the result is axis ``axes[i]`` of `x`, as numpy.transpose."""
+    """Axis i of the result is axis ``axes[i]`` of `x`, as numpy.transpose; any dtype."""
     (x,) = operands("permute", x)
     order = [check_axis("permute", x, axis) for axis in axes]
     if sorted(order) != list(range(x.ndim)):
@@ -48,7 +48,7 @@ def permute(x: Value, axes: Sequence[int]) -> Value:
 
 
 def transpose(x: Value, axes: Sequence[int] | None = None) -> Value:
-    """`permute`; without `axes` all axes in reverse order."""
+    """`permute`; without `axes` all axes in reverse order; any dtype."""
     (x,) = operands("transpose", x)
     return permute(x, range(x.ndim)[::-1] if axes is None else axes)
 
@@ -77,7 +77,8 @@ def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[
 
 
 def expand(x: Value, shape: Size | Sequence[Size]) -> Value:
-    """Repeats axes of size 1 and adds leading ones, as numpy.broadcast_to; -1 keeps a size."""
+    """Repeats axes of size 1 and adds leading ones, as numpy.broadcast_to; -1 keeps a size; any
+    dtype."""
     (x,) = operands("expand", x)
     sizes = _sizes("expand", x, shape)
     lead = len(sizes) - x.ndim
@@ -132,7 +133,8 @@ def _groups(a: Shape, b: Sequence[Expr]) -> list[tuple[list[int], list[int]]]:
 
 
 def reshape(x: Value, shape: Size | Sequence[Size]) -> Value:
-    """Gives `x` another shape with the same elements in row-major order; one size may be -1."""
+    """Gives `x` another shape with the same elements in row-major order; one size may be -1; any
+    dtype."""
     (x,) = operands("reshape", x)
     sizes = _sizes("reshape", x, shape)
     _check_reshape(x, sizes)
@@ -158,7 +160,7 @@ def reshape(x: Value, shape: Size | Sequence[Size]) -> Value:
 
 
 def flatten(x: Value, start: int = 0) -> Value:
-    """Merges the axes from `start` on into one."""
+    """Merges the axes from `start` on into one; any dtype."""
     (x,) = operands("flatten", x)
     start = check_axis("flatten", x, start) if x.ndim else 0
     return reshape(x, [*x._shape[:start], element_count(x._shape[start:])])
@@ -176,7 +178,7 @@ def squeeze(x: Value, axis: Axes = None) -> Value:
 
 
 def unsqueeze(x: Value, axis: int) -> Value:
-    """Adds an axis of size 1 at `axis` of the result."""
+    """Adds an axis of size 1 at `axis` of the result; any dtype."""
     (x,) = operands("unsqueeze", x)
     axis = check_axis("unsqueeze", x, axis, x.ndim + 1)
     return reshape(x, [*x._shape[:axis], Expr(1), *x._shape[axis:]])
@@ -272,10 +274,10 @@ def flip(x: Value, axis: Axes = None) -> Value:
 
 
 def pad(x: Value, widths: Sequence[tuple[int, int]], value: float | int | bool = 0) -> Value:
-    """Adds ``(before, after)`` elements of `value` to each axis."""
+    """Adds ``(before, after)`` elements of `value`, a number of x's dtype, to each axis."""
     (x,) = operands("pad", x)
-    widths = [tuple(width) for width in widths]
-    if len(widths) != x.ndim or any(len(w) != 2 or min(w) < 0 for w in widths):
+    widths = list(widths)
+    if len(widths) != x.ndim or any(len(pair) != 2 or min(pair) < 0 for pair in widths):
         raise fail("pad", [x], f"widths {widths} must be {x.ndim} pairs of sizes, none negative")
     shape = [size + before + after
              for size, (before, after) in zip(x._shape, widths, strict=True)]
@@ -322,7 +324,7 @@ concatenate = concat  # numpy has both names
 
 
 def stack(values: Sequence[Value], axis: int = 0) -> Value:
-    """Joins values along a new axis."""
+    """Joins values of one shape along a new axis; dtypes must be equal."""
     return concat([unsqueeze(value, axis) for value in values], axis)
 
 
@@ -358,14 +360,17 @@ def split(x: Value, sections: int | Sequence[int | Expr], axis: int = 0) -> list
                        "parts for every size of the dims")
         cuts = [part * i for i in range(1, int(sections))]
     else:
-        cuts = list(sections)
+        cuts = list(map(expr, sections))
     edges = [None, *cuts, None]
     around = (slice(None),) * axis
     return [index(x, (*around, slice(*edges[i:i + 2]))) for i in range(len(cuts) + 1)]
 
 
 def tile(x: Value, reps: Size | Sequence[Size]) -> Value:
-    """Repeats all of `x` along each axis, as numpy.tile; more `reps` than axes add leading ones."""
+    """Repeats all of `x` along each axis, as numpy.tile; any dtype.
+
+    More `reps` than axes add leading ones.
+    """
     (x,) = operands("tile", x)
     times = _sizes("tile", x, reps)
     if any(count.constant is not None and count.constant < 0 for count in times):
@@ -432,12 +437,14 @@ def _triangle(op: str, x: Value, k: int, lower: bool) -> Value:
 
 
 def tril(x: Value, k: int = 0) -> Value:
-    """The lower triangle of the last two axes up to diagonal `k`, zeros above it."""
+    """The lower triangle of the last two axes up to diagonal `k`, zeros above it; floats, integers,
+    bools."""
     return _triangle("tril", x, k, lower=True)
 
 
 def triu(x: Value, k: int = 0) -> Value:
-    """The upper triangle of the last two axes from diagonal `k` on, zeros below it."""
+    """The upper triangle of the last two axes from diagonal `k` on, zeros below it; floats,
+    integers, bools."""
     return _triangle("triu", x, k, lower=False)
 
 
@@ -488,7 +495,10 @@ def take_along_axis(x: Value, indices: Operand, axis: int | None = -1) -> Value:
 
 
 def gather(data: Value, indices: Operand, axis: int = 0) -> Value:
-    """``numpy.take(data, indices, axis)``; indices from 0, one outside is an error of the call."""
+    """``numpy.take(data, indices, axis)``; data of any dtype, indices integers from 0.
+
+    The axes of `indices` stand in place of `axis`. An index outside is an error of the call.
+    """
     nodes = operands("Gather", data, indices)
     data, indices = nodes
     axis = check_axis("Gather", data, axis)
@@ -499,7 +509,11 @@ def gather(data: Value, indices: Operand, axis: int = 0) -> Value:
 
 def scatter(data: Value, indices: Operand, updates: Operand, axis: int = 0,
             mode: str = "set") -> Value:
-    """`data` with `updates` put at `indices` of `axis`; `mode` is set, add, mul, max or min."""
+    """`data` with `updates` put at `indices` of `axis`; `mode` is set, add, mul, max or min.
+
+    `updates` has the dtype of `data`, and its shape with the axes of `indices`, integers, in place
+    of `axis`. Of equal indices the last one counts, or all are combined.
+    """
     nodes = operands("Scatter", data, indices, updates)
     data, indices, updates = nodes
     axis = check_axis("Scatter", data, axis)

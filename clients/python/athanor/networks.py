@@ -1,4 +1,7 @@
-"""Parts of networks: softmax, norms, attention, rotary embedding, embeddings."""
+"""Parts of networks: softmax, norms, attention, rotary embedding, embeddings.
+
+Each raises `athanor.GraphError` with its name, its operands and what would be right.
+"""
 
 from __future__ import annotations
 
@@ -243,14 +246,15 @@ def one_hot(ids: Value, depth: int, *, dtype: str | DType = "f32", axis: int = -
 
 
 def embedding(table: Value, ids: Operand) -> Value:
-    """Rows of `table` ``[V, D]`` at integer `ids` of any shape."""
+    """Rows of `table` ``[V, D]``, of any dtype, at integer `ids` of any shape."""
     return gather(table, ids, 0)
 
 
 def embedding_bag(table: Value, ids: Operand, offsets: Operand, mode: str = "sum") -> Value:
     """Reduces rows of `table` ``[V, D]`` per bag ``ids[offsets[b]:offsets[b + 1]]`` to ``[B, D]``.
 
-    `mode` is sum, mean or max; an empty bag gives zeros.
+    The table holds floats, ids and offsets are integers. `mode` is sum, mean or max; an empty bag
+    gives zeros.
     """
     nodes = operands("EmbeddingBag", table, ids, offsets)
     if mode not in ("sum", "mean", "max"):

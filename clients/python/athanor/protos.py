@@ -98,8 +98,8 @@ def _callable(channel: grpc.Channel | grpc.aio.Channel,
     sent = "stream" if method.client_streaming else "unary"
     received = "stream" if method.server_streaming else "unary"
     make = getattr(channel, f"{sent}_{received}")
-    return make(f"/{method.containing_service.full_name}/{method.name}",
-                request_serializer=message_factory.GetMessageClass(
-                    method.input_type).SerializeToString,
-                response_deserializer=message_factory.GetMessageClass(
-                    method.output_type).FromString)
+    made: Callable[..., Any] = make(
+        f"/{method.containing_service.full_name}/{method.name}",
+        request_serializer=message_factory.GetMessageClass(method.input_type).SerializeToString,
+        response_deserializer=message_factory.GetMessageClass(method.output_type).FromString)
+    return made

@@ -1,4 +1,8 @@
-"""Reductions over axes, orders along an axis, running sums."""
+"""Reductions over axes, orders along an axis, running sums.
+
+Each raises `athanor.GraphError` with its name, its operand and what would be right: for an axis
+that is not there or comes twice, or a dtype that it does not take.
+"""
 
 from __future__ import annotations
 
@@ -113,14 +117,14 @@ def _variance(op: str, x: Value, axis: Axes, ddof: float, keepdims: bool) -> Val
 
 
 def var(x: Value, axis: Axes = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
-    """The sum of squared differences from the mean, over the number of elements less `ddof`;
-    floats. f16 and bf16 compute in f32 and round once."""
+    """The sum of squared differences from the mean, over the number of elements along
+    `axis` less `ddof`; floats. f16 and bf16 compute in f32 and round once."""
     (x,) = operands("var", x)
     return cast(_variance("var", x, axis, ddof, keepdims), x._dtype)
 
 
 def std(x: Value, axis: Axes = None, *, ddof: float = 0, keepdims: bool = False) -> Value:
-    """The square root of `var`; floats."""
+    """The square root of `var` over `axis`; floats."""
     (x,) = operands("std", x)
     return cast(sqrt(_variance("std", x, axis, ddof, keepdims)), x._dtype)
 
@@ -153,7 +157,7 @@ def _along(op: str, x: Value, axis: int | None) -> tuple[Value, int]:
 def argmax(x: Value, axis: int | None = None, *, keepdims: bool = False) -> Value:
     """Position of the maximum along `axis`, i64; the lowest among equals, the first NaN if any.
 
-    None: the position among all elements in row-major order.
+    Floats, integers and bools. None: the position among all elements in row-major order.
     """
     (x,) = operands("argmax", x)
     if axis is None:
@@ -170,7 +174,8 @@ def argmax(x: Value, axis: int | None = None, *, keepdims: bool = False) -> Valu
 
 
 def argmin(x: Value, axis: int | None = None, *, keepdims: bool = False) -> Value:
-    """Position of the minimum along `axis`, otherwise as `argmax`."""
+    """Position of the minimum along `axis`, i64; floats, integers and bools; otherwise as
+    `argmax`."""
     (x,) = operands("argmin", x)
     turned = negative(x) if x._dtype.kind == "float" else invert(x)
     return argmax(turned, axis, keepdims=keepdims)
@@ -179,7 +184,8 @@ def argmin(x: Value, axis: int | None = None, *, keepdims: bool = False) -> Valu
 def argsort(x: Value, axis: int | None = -1, *, descending: bool = False) -> Value:
     """Positions in the order of the elements along `axis`, i64; equal ones stay in their order.
 
-    NaN is above all numbers, as in numpy: last, or first if `descending`. None sorts all elements.
+    Floats, integers and bools. NaN is above all numbers, as in numpy: last, or first if
+    `descending`. None sorts all elements.
     """
     x, axis = _along("Sort", x, axis)
     check_kind("Sort", [x], "computing")
@@ -188,7 +194,7 @@ def argsort(x: Value, axis: int | None = -1, *, descending: bool = False) -> Val
 
 
 def sort(x: Value, axis: int | None = -1, *, descending: bool = False) -> Value:
-    """The elements in order along `axis`; see `argsort`."""
+    """The elements in order along `axis`, in their dtype; see `argsort`."""
     x, axis = _along("Sort", x, axis)
     return take_rows(x, argsort(x, axis, descending=descending), axis)
 
@@ -196,8 +202,8 @@ def sort(x: Value, axis: int | None = -1, *, descending: bool = False) -> Value:
 def top_k(x: Value, k: int, axis: int = -1, largest: bool = True) -> Value:
     """Positions of the `k` largest or smallest elements along `axis`, in order, i64.
 
-    Of equal elements those of the lowest positions; NaN is above all numbers. `k` must be at most
-    the size of the axis for every size of its dims.
+    Floats, integers and bools. Of equal elements those of the lowest positions; NaN is above all
+    numbers. `k` must be at most the size of the axis for every size of its dims.
     """
     (x,) = operands("TopK", x)
     check_kind("TopK", [x], "computing")
@@ -226,5 +232,5 @@ def cumsum(x: Value, axis: int | None = None, *, exclusive: bool = False,
 
 def cumprod(x: Value, axis: int | None = None, *, exclusive: bool = False,
             reverse: bool = False) -> Value:
-    """Running products along `axis`, otherwise like `cumsum`."""
+    """Running products along `axis`, otherwise like `cumsum`; floats and integers."""
     return _cumulate("mul", x, axis, exclusive, reverse)

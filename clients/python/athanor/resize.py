@@ -83,14 +83,14 @@ def _linear(x: Value, axis: int, out: Expr, a: Expr, b: Expr, align_corners: boo
         step, start, parts = size - 1, Expr(0), maximum_of(out - 1, 1)
     else:
         step, start, parts = 2 * a, a - b, 2 * b
-    settled = None not in (out.constant, step.constant, start.constant, parts.constant)
+    known = [e.constant for e in (out, step, start, parts) if e.constant is not None]
     place = maximum_of(at * step + start, 0) if not align_corners else at * step
     left = minimum_of(floor_div(place, parts), size - 1)
     low = _taken(x, axis, out, left)
     high = _taken(x, axis, out, minimum_of(left + 1, size - 1))
-    if settled:
-        number = np.maximum(np.arange(out.constant or 0) * step.constant + start.constant, 0)
-        share = number % parts.constant / parts.constant
+    if len(known) == 4:
+        count, by, first, whole = known
+        share = np.maximum(np.arange(count) * by + first, 0) % whole / whole
         weight = x.graph.constant(share.astype(x._dtype.numpy))
     else:
         values = [size_value(x, e, "i64") for e in (step, a, b, parts)]

@@ -17,10 +17,10 @@ from athanor.notebook import table
 from athanor.numpy_names import function_name, ufunc_name
 from athanor.protos import graph_pb2
 
-Attr = graph_pb2.AttrValue
-Shape = tuple[Expr, ...]
-Size = Expr | int | str  # a str is a dim
-Axes = int | Sequence[int] | None
+Attr: TypeAlias = graph_pb2.AttrValue
+Shape: TypeAlias = tuple[Expr, ...]
+Size: TypeAlias = Expr | int | str  # a str is a dim
+Axes: TypeAlias = int | Sequence[int] | None
 Operand: TypeAlias = "Value | np.ndarray | np.generic | bool | int | float"
 
 

@@ -1,4 +1,7 @@
-"""Convolutions and pools: windows that slide over the spatial axes behind ``[N, C]``."""
+"""Convolutions and pools: windows that slide over the spatial axes behind ``[N, C]``.
+
+Each raises `athanor.GraphError` with its name, its operands and what would be right.
+"""
 
 from __future__ import annotations
 
@@ -136,13 +139,13 @@ def max_pool(x: Value, kernel: Steps, *, strides: Steps | None = None, padding: 
 
 def sum_pool(x: Value, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
              dilations: Steps = 1) -> Value:
-    """The sum of each window of `x`, as `max_pool`; floats and integers."""
+    """The sum of each window of `x` ``[N, C, D1, ...]``, as `max_pool`; floats and integers."""
     return _pool("sum_pool", "sum", "numeric", x, kernel, strides, padding, dilations)
 
 
 def average_pool(x: Value, kernel: Steps, *, strides: Steps | None = None, padding: Padding = 0,
                  dilations: Steps = 1, count_padding: bool = False) -> Value:
-    """The mean of each window of `x`, as `max_pool`; floats. Of nothing NaN.
+    """The mean of each window of `x` ``[N, C, D1, ...]``, as `max_pool`; floats. Of nothing NaN.
 
     With `count_padding` the zeros that `padding` adds count as elements.
     """

@@ -7,8 +7,10 @@ import datetime
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import numpy as np
+from google.protobuf.message import Message
 
 from athanor import bundle, onnx_files
 from athanor.arrays import SupportsDLPack, host_array
@@ -126,7 +128,7 @@ def read_source(source: object, format: str | None) -> Source:
         with open(source, "rb") as file:
             return Source(format, file.read(), {})
     if type(source).__module__.startswith("onnx.") and type(source).__name__ == "ModelProto":
-        return _onnx_bytes(source.SerializeToString())
+        return _onnx_bytes(cast(Message, source).SerializeToString())
     if isinstance(source, bytes | bytearray | memoryview):
         if format is None:
             raise InvalidArgument('bytes need their format: format="onnx" or format="athanor"')
@@ -139,7 +141,7 @@ def read_source(source: object, format: str | None) -> Source:
 
 
 def _read_onnx(path: pathlib.Path) -> Source:
-    files = dict(onnx_files.external_files(path))
+    files: dict[str, pathlib.Path | bytes] = {**onnx_files.external_files(path)}
     if path.stat().st_size == 0:
         raise InvalidArgument(f"{path}: the file is empty; it must be an onnx.ModelProto")
     if path.stat().st_size <= _HEADER_BYTES:
@@ -462,7 +464,7 @@ def start_compile(name: str, version: str, buckets: Buckets | None, budget: str 
         approximate=approximate, search_seed=seed, use=uses[use])
 
 
-class InferResult(dict):
+class InferResult(dict[str, np.ndarray]):
     """Outputs, then taps, by name, each an array that the caller owns; and the reply's parameters.
 
     Attributes
