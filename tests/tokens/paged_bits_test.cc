@@ -321,7 +321,7 @@ TEST_P(PagedBits, PlansHaveOneSignature) {
 // Bits that are equal and wrong would pass the rest.
 TEST_P(PagedBits, AloneIsWhatTheReferenceComputes) {
   Checkpoint checkpoint = CheckpointOf(GetParam());
-  const absl::StatusOr<ImportedDecoder> whole = checkpoint.Import();
+  const absl::StatusOr<ImportedCheckpoint> whole = checkpoint.Import();
   ASSERT_TRUE(whole.ok()) << whole.status();
   Text text;
   std::vector<int32_t> all;

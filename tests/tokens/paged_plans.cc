@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> Decoder::Create(Checkpoint checkpoint) 
   checkpoint.options.form = DecoderForm::kPaged;
   checkpoint.options.limits = {.tokens = kTokens, .sequences = kSequences, .block = kBlock};
   auto decoder = std::make_unique<Decoder>();
-  ASSIGN_OR_RETURN(const ImportedDecoder imported, checkpoint.Import());
+  ASSIGN_OR_RETURN(const ImportedCheckpoint imported, checkpoint.Import());
   decoder->graph_ = imported.graph;
   decoder->parameters_ = ParametersOf(checkpoint, imported);
   ASSIGN_OR_RETURN(decoder->device_, CpuDevice::Create({.threads = 2}));

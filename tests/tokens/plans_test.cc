@@ -21,7 +21,7 @@ std::vector<int32_t> UpTo(size_t n) {
 
 void ExpectPlanIsGolden(Checkpoint checkpoint, const std::string& name) {
   SCOPED_TRACE(name);
-  const absl::StatusOr<ImportedDecoder> decoder = checkpoint.Import();
+  const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint.Import();
   ASSERT_TRUE(decoder.ok()) << decoder.status();
   absl::StatusOr<Compiled> plan = Compile(decoder->graph, ParametersOf(checkpoint, *decoder));
   ASSERT_TRUE(plan.ok()) << plan.status();
@@ -55,7 +55,7 @@ TEST(Plans, OfSmolLm2AreGolden) {
   if (path == nullptr) GTEST_SKIP() << "ATHANOR_SMOLLM2 is not set";
   Checkpoint checkpoint{.format = CheckpointFormat::kGguf,
                         .files = {{"model.gguf", ReadFile(path)}}};
-  const absl::StatusOr<ImportedDecoder> decoder = checkpoint.Import();
+  const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint.Import();
   ASSERT_TRUE(decoder.ok()) << decoder.status();
   absl::StatusOr<Compiled> plan = Compile(decoder->graph, ParametersOf(checkpoint, *decoder));
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -225,6 +225,7 @@ NodeId BlockDecoder::Element() {
     case Stored::kF32:
     case Stored::kF16:
     case Stored::kBF16:
+    case Stored::kI64:
       break;
   }
   return -1;
@@ -240,6 +241,7 @@ absl::StatusOr<NodeId> BlockDecoder::Decode() {
 
 absl::StatusOr<NodeId> Decode(GraphBuilder& b, const Graph& graph, NodeId stored, Stored how) {
   const StoredRow& row = StoredInfo(how);
+  if (!HoldsWeights(how)) return Unimplemented(row.name, " is no form of weights");
   const TensorType type = graph.node(stored).type;
   if (type.dtype != row.dtype) {
     return Invalid(row.name, " is held in ", DTypeName(row.dtype), ", not in ", TypeToString(type));

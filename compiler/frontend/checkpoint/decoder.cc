@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/frontend/checkpoint/decode.h"
+#include "compiler/frontend/checkpoint/graph_writer.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -95,10 +95,6 @@ std::vector<int64_t> ShapeOf(const DecoderSpec& spec, Part part) {
   return shape;
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return ShapeToString(Shape(shape.begin(), shape.end()));
-}
-
 // Returns the bound of block numbers in tables: enough for one block and those of all sequences,
 // each by a multiple of the number of states, as far as i32 numbers their slots and a state may be
 // as large.
@@ -145,31 +141,29 @@ absl::Status CheckLimits(const DecoderSpec& spec, const DecoderLimits& limits, D
   return absl::OkStatus();
 }
 
-// Builds one graph. The first step that fails is kept; later ones do nothing.
-class Builder {
+class Builder : private GraphWriter {
  public:
   Builder(const DecoderSpec& spec, const Tensors& tensors, const DecoderLimits& limits,
           DecoderForm form, const GraphLimits& graph_limits)
-      : spec_(spec),
+      : GraphWriter(std::string(spec.family->name), DimsOf(spec, limits, form, graph_limits),
+                    graph_limits),
+        spec_(spec),
         tensors_(tensors),
         paged_(form == DecoderForm::kPaged),
         block_(limits.block),
-        context_(ContextOf(spec, limits)),
-        graph_{.name = std::string(spec.family->name),
-               .dims = DimsOf(spec, limits, form, graph_limits)},
-        b_(&graph_, graph_limits) {}
+        context_(ContextOf(spec, limits)) {}
 
-  absl::StatusOr<DecoderGraph> Build() {
-    const NodeId ids = Keep(b_.Input("ids", {DType::kI32, {t_}}));
-    if (paged_) sequence_ = Keep(b_.Input("sequence", {DType::kI32, {t_}}));
-    position_ = Keep(b_.Input("position", {DType::kI32, {t_}}));
-    if (paged_) table_ = Keep(b_.Input("table", {DType::kI32, {s_, blocks_}}));
-    const NodeId wanted = Keep(b_.Input("wanted", {DType::kI32, {r_}}));
+  absl::StatusOr<CheckpointGraph> Build() {
+    const NodeId ids = Input("ids", DType::kI32, {t_});
+    if (paged_) sequence_ = Input("sequence", DType::kI32, {t_});
+    position_ = Input("position", DType::kI32, {t_});
+    if (paged_) table_ = Input("table", DType::kI32, {s_, blocks_});
+    const NodeId wanted = Input("wanted", DType::kI32, {r_});
     angles_ = AnglesOf(spec_.inverse);
     local_ = spec_.local_inverse.empty() ? angles_ : AnglesOf(spec_.local_inverse);
     if (paged_) slots_ = Slots();
     const FileTensor& embedding = Stored(Part::kEmbedding, 0);
-    NodeId x = Decoded(Take(Parameter(embedding), ids), embedding);
+    NodeId x = Rows(embedding, ids);
     if (spec_.family->scaled_embedding) {
       x = Op2(Op::kMul, x, EmbeddingScale(embedding.stored));
     }
@@ -181,9 +175,8 @@ class Builder {
     const NodeId rows = Weight(spec_.tied ? Part::kEmbedding : Part::kLogits, 0);
     NodeId logits = Contract("rk,vk->rv", x, rows);
     if (spec_.logit_cap > 0) logits = Capped(logits, spec_.logit_cap, {r_, spec_.vocabulary});
-    b_.Output("logits", logits);
-    RETURN_IF_ERROR(status_);
-    return DecoderGraph{std::move(graph_), std::move(parameters_)};
+    builder().Output("logits", logits);
+    return Finish();
   }
 
  private:
@@ -191,41 +184,11 @@ class Builder {
     NodeId cos = -1, sin = -1;
   };
 
-  NodeId Keep(absl::StatusOr<NodeId> node) {
-    if (node.ok()) return *node;
-    if (status_.ok()) status_ = node.status();
-    return -1;
-  }
-  NodeId Add(Op op, std::vector<NodeId> inputs, Attrs attrs = {}) {
-    return status_.ok() ? Keep(b_.Add(op, std::move(inputs), std::move(attrs))) : -1;
-  }
-  NodeId Op2(Op op, NodeId a, NodeId b) { return Add(op, {a, b}); }
-  NodeId Contract(std::string spec, NodeId a, NodeId b) {
-    return Add(Op::kContract, {a, b}, {{"spec", std::move(spec)}});
-  }
-  NodeId View(NodeId x, Shape shape, std::vector<Expr> coordinates) {
-    return Add(Op::kIndexMap, {x}, {{"map", IndexMap{std::move(shape), std::move(coordinates)}}});
-  }
-  NodeId Take(NodeId data, NodeId indices) {
-    return Add(Op::kGather, {data, indices}, {{"axis", int64_t{0}}});
-  }
-
   const FileTensor& Stored(Part part, int64_t layer, int64_t expert = 0) const {
     return tensors_.find(TensorName(spec_.format, part, layer, expert))->second;
   }
-  NodeId Parameter(const FileTensor& tensor) {
-    if (!status_.ok()) return -1;
-    const auto [it, added] = made_.emplace(tensor.name, -1);
-    if (!added) return it->second;
-    parameters_.push_back(tensor);
-    return it->second = Keep(b_.Parameter(tensor.name, TypeOfBytes(tensor)));
-  }
-  NodeId Decoded(NodeId stored, const FileTensor& tensor) {
-    return status_.ok() ? Keep(Decode(b_, graph_, stored, tensor.stored)) : -1;
-  }
   NodeId Weight(Part part, int64_t layer, int64_t expert = 0) {
-    const FileTensor& tensor = Stored(part, layer, expert);
-    return Decoded(Parameter(tensor), tensor);
+    return GraphWriter::Weight(Stored(part, layer, expert));
   }
   // Returns an expert's matrix by itself, where files have all in one tensor.
   NodeId ExpertMatrix(Part part, int64_t layer, int64_t expert) {
@@ -253,10 +216,6 @@ class Builder {
     }
     return Add(Op::kRmsNorm, {x, weight}, {{"epsilon", spec_.epsilon}});
   }
-  NodeId Filled(double value, const Shape& shape) {
-    const auto narrow = static_cast<float>(value);
-    return View(Keep(b_.Constant(Tensor::Of<float>(DType::kF32, {}, {narrow}))), shape, {});
-  }
   NodeId Capped(NodeId x, double cap, const Shape& shape) {
     const NodeId bound = Filled(cap, shape);
     return Op2(Op::kMul, Add(Op::kTanh, {Op2(Op::kDiv, x, bound)}), bound);
@@ -270,7 +229,7 @@ class Builder {
     const bool narrow = stored == Stored::kBF16 || stored == Stored::kF16;
     if (narrow && spec_.format == CheckpointFormat::kHf) {
       const DType dtype = stored == Stored::kBF16 ? DType::kBF16 : DType::kF16;
-      root = Add(Op::kCast, {Add(Op::kCast, {root}, {{"dtype", dtype}})}, {{"dtype", DType::kF32}});
+      root = Cast(Cast(root, dtype), DType::kF32);
     }
     return View(root, {t_, spec_.width}, {});
   }
@@ -278,8 +237,9 @@ class Builder {
   // cos and sin [T, head/2], of f32 products as transformers has them.
   Angles AnglesOf(const std::vector<float>& inverses) {
     const auto pairs = static_cast<int64_t>(inverses.size());
-    const NodeId position = Add(Op::kCast, {position_}, {{"dtype", DType::kF32}});
-    const NodeId inverse = Keep(b_.Constant(Tensor::Of<float>(DType::kF32, {pairs}, inverses)));
+    const NodeId position = Cast(position_, DType::kF32);
+    const NodeId inverse =
+        Keep(builder().Constant(Tensor::Of<float>(DType::kF32, {pairs}, inverses)));
     const NodeId angle = Op2(Op::kMul, View(position, {t_, pairs}, {Expr::Axis(0)}),
                              View(inverse, {t_, pairs}, {Expr::Axis(1)}));
     const NodeId cos = Add(Op::kCos, {angle});
@@ -350,9 +310,7 @@ class Builder {
   NodeId WindowMask(int64_t window) {
     const auto [it, added] = masks_.emplace(window, -1);
     if (!added) return it->second;
-    const NodeId size =
-        Keep(b_.Constant(Tensor::Of<int32_t>(DType::kI32, {}, {static_cast<int32_t>(window)})));
-    const NodeId end = Op2(Op::kAdd, position_, View(size, {t_}, {}));
+    const NodeId end = Op2(Op::kAdd, position_, FilledInt(window, {t_}));
     return it->second = Op2(Op::kLessThan, View(position_, {t_, t_}, {Expr::Axis(0)}),
                             View(end, {t_, t_}, {Expr::Axis(1)}));
   }
@@ -360,29 +318,23 @@ class Builder {
   // Returns i32 [T]: the slot of each row's position, in the block that its sequence's line of the
   // table has for it. PagedAttention checks the position.
   NodeId Slots() {
-    const auto every = [&](int64_t value, const Shape& shape) {
-      const auto narrow = static_cast<int32_t>(value);
-      return View(Keep(b_.Constant(Tensor::Of<int32_t>(DType::kI32, {}, {narrow}))), shape, {});
-    };
     const Shape rows = {t_}, cells = {t_, blocks_};
-    const NodeId block = every(block_, rows);
+    const NodeId block = FilledInt(block_, rows);
     const NodeId nth = View(Op2(Op::kFloorDiv, position_, block), cells, {Expr::Axis(0)});
-    const NodeId counted =
-        Add(Op::kIota, {}, {{"shape", cells}, {"axis", int64_t{1}}, {"dtype", DType::kI32}});
+    const NodeId counted = Counted(DType::kI32, cells, 1);
     const NodeId other =
         Op2(Op::kOr, Op2(Op::kLessThan, counted, nth), Op2(Op::kLessThan, nth, counted));
-    const NodeId own = Add(Op::kSelect, {other, every(0, cells), Take(table_, sequence_)});
-    const NodeId first =
-        Op2(Op::kMul, Add(Op::kSumReduce, {own}, {{"axes", std::vector<int64_t>{1}}}), block);
+    const NodeId own = Add(Op::kSelect, {other, FilledInt(0, cells), Take(table_, sequence_)});
+    const NodeId first = Op2(Op::kMul, Sum(own, 1), block);
     return Op2(Op::kAdd, first, Op2(Op::kMod, position_, block));
   }
 
   // Writes a layer's rows to a state of its own; returns the state as it is then.
   NodeId Written(NodeId rows, int64_t layer, const std::string& role) {
-    if (!status_.ok()) return -1;
+    if (!status().ok()) return -1;
     const TensorType type = {DType::kF32, {n_ * block_, spec_.kv_heads, spec_.head}};
-    const NodeId state = Keep(b_.State(Cat(role, ".", layer), type, role));
-    return status_.ok() ? Keep(b_.Write(state, slots_, rows)) : -1;
+    const NodeId state = Keep(builder().State(Cat(role, ".", layer), type, role));
+    return status().ok() ? Keep(builder().Write(state, slots_, rows)) : -1;
   }
 
   NodeId PagedHeads(NodeId q, NodeId k, NodeId v, int64_t layer) {
@@ -401,7 +353,7 @@ class Builder {
     std::vector<NodeId> operands = {q, Shared(k), Shared(v)};
     // A window that no step outgrows hides nothing.
     const int64_t window = spec_.windows[layer];
-    if (window > 0 && window < graph_.dims[0].max) operands.push_back(WindowMask(window));
+    if (window > 0 && window < graph().dims[0].max) operands.push_back(WindowMask(window));
     if (spec_.score_cap > 0) return CappedHeads(operands);
     Attrs attrs = {{"causal", true}};
     if (spec_.scale > 0) attrs["scale"] = spec_.scale;
@@ -415,10 +367,9 @@ class Builder {
     const double head = static_cast<double>(spec_.head);
     const double scale = spec_.scale > 0 ? spec_.scale : 1 / std::sqrt(head);
     x = Capped(Op2(Op::kMul, x, Filled(scale, scores)), spec_.score_cap, scores);
-    const auto counted = [&](int64_t axis) {
-      return Add(Op::kIota, {}, {{"shape", cells}, {"axis", axis}, {"dtype", DType::kI32}});
-    };
-    NodeId seen = Add(Op::kNot, {Op2(Op::kLessThan, counted(0), counted(1))});
+    NodeId seen =
+        Add(Op::kNot,
+            {Op2(Op::kLessThan, Counted(DType::kI32, cells, 0), Counted(DType::kI32, cells, 1))});
     if (operands.size() > 3) seen = Op2(Op::kAnd, seen, operands[3]);
     x = Add(Op::kSelect, {View(seen, scores, {Expr::Axis(1), Expr::Axis(2)}), x,
                           Filled(-std::numeric_limits<double>::infinity(), scores)});
@@ -468,8 +419,7 @@ class Builder {
     const NodeId hit = Hit(likely);
     NodeId weights = Add(Op::kSelect, {hit, likely, Filled(0, rows)});
     if (spec_.sums_to_one) {
-      const NodeId sum = Add(Op::kSumReduce, {weights}, {{"axes", std::vector<int64_t>{1}}});
-      weights = Op2(Op::kDiv, weights, View(sum, rows, {Expr::Axis(0)}));
+      weights = Op2(Op::kDiv, weights, View(Sum(weights, 1), rows, {Expr::Axis(0)}));
     }
     const NodeId none = Filled(0, wide);
     NodeId all = -1;
@@ -492,13 +442,10 @@ class Builder {
     const NodeId chosen =
         Add(Op::kTopK, {likely}, {{"axis", int64_t{1}}, {"k", Shape{most}}, {"largest", true}});
     const NodeId taken = View(chosen, cells, {Expr::Axis(0), Expr::Axis(2)});
-    const NodeId expert =
-        Add(Op::kIota, {}, {{"shape", cells}, {"axis", int64_t{1}}, {"dtype", DType::kI64}});
+    const NodeId expert = Counted(DType::kI64, cells, 1);
     const NodeId other =
         Op2(Op::kOr, Op2(Op::kLessThan, expert, taken), Op2(Op::kLessThan, taken, expert));
-    const NodeId counted =
-        Add(Op::kSumReduce, {Add(Op::kSelect, {other, Filled(0, cells), Filled(1, cells)})},
-            {{"axes", std::vector<int64_t>{2}}});
+    const NodeId counted = Sum(Add(Op::kSelect, {other, Filled(0, cells), Filled(1, cells)}), 2);
     return Op2(Op::kLessThan, Filled(0, {t_, Expr(spec_.experts)}), counted);
   }
 
@@ -506,32 +453,19 @@ class Builder {
   const Tensors& tensors_;
   const bool paged_;
   const int64_t block_, context_;
-  Graph graph_;
-  GraphBuilder b_;
-  absl::Status status_;
   const Expr t_ = Expr::Symbol("T"), r_ = Expr::Symbol("R"), s_ = Expr::Symbol("S"),
              blocks_ = Expr::Symbol("B"), n_ = Expr::Symbol("N");
   NodeId position_ = -1;
   Angles angles_, local_;                           // local_: of layers with a window
   NodeId sequence_ = -1, table_ = -1, slots_ = -1;  // of form kPaged
-  std::map<std::string, NodeId> made_;              // parameters by name
   std::map<int64_t, NodeId> masks_;                 // by window
-  std::vector<FileTensor> parameters_;
 };
-
-void Refuse(std::string_view tensor, std::string reason, std::vector<ImportRefusal>* refusals) {
-  ImportRefusal refusal;
-  refusal.code = absl::StatusCode::kInvalidArgument;
-  refusal.node = tensor;
-  refusal.reason = std::move(reason);
-  AddRefusal(std::move(refusal), refusals);
-}
 
 }  // namespace
 
 void MatchTensors(const DecoderSpec& spec, const Tensors& tensors,
                   std::vector<ImportRefusal>* refusals) {
-  std::map<std::string, std::vector<int64_t>> wanted;
+  WantedTensors wanted;
   const auto want = [&](Part part, int64_t layer, int64_t expert = 0) {
     wanted.emplace(TensorName(spec.format, part, layer, expert), ShapeOf(spec, part));
   };
@@ -544,23 +478,14 @@ void MatchTensors(const DecoderSpec& spec, const Tensors& tensors,
       for (int64_t expert = 0; expert < each; ++expert) want(part, layer, expert);
     }
   }
-  for (const auto& [name, shape] : wanted) {
-    const auto it = tensors.find(name);
-    if (it == tensors.end()) {
-      Refuse(name, Cat("is missing; its shape would be ", ShapeText(shape)), refusals);
-    } else if (it->second.shape != shape) {
-      Refuse(name,
-             Cat("has shape ", ShapeText(it->second.shape), "; it must be ", ShapeText(shape)),
-             refusals);
-    }
-  }
+  MatchWanted(wanted, tensors, refusals);
   for (const auto& [name, tensor] : tensors) {
     if (wanted.contains(name) || IsInertTensor(spec.format, name)) continue;
     const bool tied = spec.tied && name == TensorName(spec.format, Part::kLogits, 0);
-    Refuse(name,
-           tied ? "is there, but tie_word_embeddings says that the embedding stands for it"
-                : Cat("is no tensor of family ", spec.family->name),
-           refusals);
+    RefuseTensor(name,
+                 tied ? "is there, but tie_word_embeddings says that the embedding stands for it"
+                      : Cat("is no tensor of family ", spec.family->name),
+                 refusals);
   }
 }
 
@@ -570,9 +495,9 @@ int64_t ContextOf(const DecoderSpec& spec, const DecoderLimits& limits) {
 
 int64_t BlocksOf(int64_t positions, int64_t block) { return (positions + block - 1) / block; }
 
-absl::StatusOr<DecoderGraph> BuildDecoder(const DecoderSpec& spec, const Tensors& tensors,
-                                          const DecoderLimits& limits, DecoderForm form,
-                                          const GraphLimits& graph_limits) {
+absl::StatusOr<CheckpointGraph> BuildDecoder(const DecoderSpec& spec, const Tensors& tensors,
+                                             const DecoderLimits& limits, DecoderForm form,
+                                             const GraphLimits& graph_limits) {
   RETURN_IF_ERROR(CheckLimits(spec, limits, form));
   return Builder(spec, tensors, limits, form, graph_limits).Build();
 }

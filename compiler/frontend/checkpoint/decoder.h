@@ -2,19 +2,18 @@
 // graph decodes them; it computes in f32.
 //
 //   MatchTensors(spec, tensors, &refusals);
-//   absl::StatusOr<DecoderGraph> decoder =
+//   absl::StatusOr<CheckpointGraph> decoder =
 //       BuildDecoder(spec, tensors, limits, DecoderForm::kPaged);
 #ifndef ATHANOR_COMPILER_FRONTEND_CHECKPOINT_DECODER_H_
 #define ATHANOR_COMPILER_FRONTEND_CHECKPOINT_DECODER_H_
 
 #include <cstdint>
-#include <map>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/frontend/checkpoint/graph_writer.h"
+#include "compiler/frontend/checkpoint/match.h"
 #include "compiler/frontend/checkpoint/spec.h"
-#include "compiler/frontend/checkpoint/stored.h"
 #include "compiler/frontend/refusal.h"
 #include "compiler/ir/graph/graph.h"
 
@@ -49,24 +48,16 @@ int64_t ContextOf(const DecoderSpec& spec, const DecoderLimits& limits);
 // Returns how many blocks that many positions take.
 int64_t BlocksOf(int64_t positions, int64_t block);
 
-// By name; names are unique in a checkpoint.
-using Tensors = std::map<std::string, FileTensor, std::less<>>;
-
 // Refuses tensors that are missing, have another shape than the spec says, or that no part of the
 // decoder reads.
 void MatchTensors(const DecoderSpec& spec, const Tensors& tensors,
                   std::vector<ImportRefusal>* refusals);
 
-struct DecoderGraph {
-  Graph graph;
-  std::vector<FileTensor> parameters;  // of graph.ParameterIds(), in order
-};
-
 // INVALID_ARGUMENT: limits that are not positive, or beyond the checkpoint's. REQUIRES:
 // MatchTensors refused nothing.
-absl::StatusOr<DecoderGraph> BuildDecoder(const DecoderSpec& spec, const Tensors& tensors,
-                                          const DecoderLimits& limits, DecoderForm form,
-                                          const GraphLimits& graph_limits = {});
+absl::StatusOr<CheckpointGraph> BuildDecoder(const DecoderSpec& spec, const Tensors& tensors,
+                                             const DecoderLimits& limits, DecoderForm form,
+                                             const GraphLimits& graph_limits = {});
 
 }  // namespace athanor::checkpoint
 

@@ -1,8 +1,8 @@
 #include "compiler/frontend/checkpoint/families.h"
 
-#include <algorithm>
 #include <vector>
 
+#include "compiler/frontend/checkpoint/inert.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::checkpoint {
@@ -107,13 +107,6 @@ constexpr FieldRow kFields[] = {
     {"moe_intermediate_size", "expert_feed_forward_length"},
 };
 
-// A key that changes no number at these values, separated by '|'; "": at any. A name that ends in
-// '*' stands for all that begin so; "$." begins keys below GGUF's architecture. A row is for the
-// families whose names begin with `family`; the first one counts.
-struct InertRow {
-  CheckpointFormat format;
-  std::string_view key, values, family = "";
-};
 constexpr InertRow kInert[] = {
     {kHf, "_sliding_window_pattern", "", "gemma3"},  // the class does not read it
     {kHf, "cache_implementation", "", "gemma"},
@@ -218,19 +211,6 @@ std::string_view NameIn(CheckpointFormat format, Part part) {
   return format == kHf ? row.hf : row.gguf;
 }
 
-const InertRow* FindInert(CheckpointFormat format, const FamilyRow& family, std::string_view key) {
-  const std::string below = Cat(family.gguf, ".");
-  for (const InertRow& row : kInert) {
-    if (row.format != format || !family.name.starts_with(row.family)) continue;
-    std::string name(row.key);
-    if (name.starts_with("$.")) name = below + name.substr(2);
-    const bool all = name.ends_with('*');
-    if (all) name.pop_back();
-    if (all ? key.starts_with(name) : key == name) return &row;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 const FamilyRow* FindFamily(CheckpointFormat format, std::string_view name) {
@@ -257,15 +237,7 @@ std::string KeyOf(CheckpointFormat format, const FamilyRow& family, Field field)
 std::optional<std::vector<std::string_view>> InertValues(CheckpointFormat format,
                                                          const FamilyRow& family,
                                                          std::string_view key) {
-  const InertRow* row = FindInert(format, family, key);
-  if (row == nullptr) return std::nullopt;
-  std::vector<std::string_view> values;
-  for (std::string_view rest = row->values; !rest.empty();) {
-    const size_t end = std::min(rest.find('|'), rest.size());
-    values.push_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return values;
+  return InertValuesIn(kInert, {format, family.name, family.gguf}, key);
 }
 
 std::string TensorName(CheckpointFormat format, Part part, int64_t layer, int64_t expert) {

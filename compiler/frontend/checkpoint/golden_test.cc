@@ -31,7 +31,7 @@ std::vector<int32_t> UpTo(size_t n) {
 }
 
 TEST_P(Golden, Logits) {
-  const absl::StatusOr<ImportedDecoder> decoder = checkpoint_.Import();
+  const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint_.Import();
   ASSERT_TRUE(decoder.ok()) << decoder.status();
   const std::vector<int32_t> ids = golden_["ids"];
   ExpectGolden(Logits(checkpoint_, *decoder, ids, UpTo(ids.size())), golden_["logits"]);
@@ -39,7 +39,7 @@ TEST_P(Golden, Logits) {
 
 // Each token by all that is before it, where the second is not as good.
 TEST_P(Golden, Tokens) {
-  const absl::StatusOr<ImportedDecoder> decoder = checkpoint_.Import();
+  const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint_.Import();
   ASSERT_TRUE(decoder.ok()) << decoder.status();
   std::vector<int32_t> ids = golden_["ids"];
   const std::vector<int32_t> greedy = golden_["greedy"];
@@ -59,7 +59,7 @@ TEST_P(Golden, Tokens) {
 }
 
 TEST_P(Golden, WantedRowsAreThoseOfAll) {
-  const absl::StatusOr<ImportedDecoder> decoder = checkpoint_.Import();
+  const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint_.Import();
   ASSERT_TRUE(decoder.ok()) << decoder.status();
   const std::vector<int32_t> ids = {5, 40, 5, 1, 0};
   const auto all = Logits(checkpoint_, *decoder, ids, UpTo(ids.size()));

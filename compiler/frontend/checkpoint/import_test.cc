@@ -57,7 +57,7 @@ Checkpoint WithAxes(const std::string& tensor, const std::vector<int64_t>& axes)
 
 TEST(ImportCheckpoint, SaysWhatItImported) {
   Checkpoint hf = Checkpoint::Hf("llama");
-  const absl::StatusOr<ImportedDecoder> decoder = hf.Import();
+  const absl::StatusOr<ImportedCheckpoint> decoder = hf.Import();
   ASSERT_TRUE(decoder.ok()) << decoder.status();
   EXPECT_EQ(decoder->family, "llama");
   EXPECT_EQ(decoder->layers, 2);
@@ -74,8 +74,8 @@ TEST(ImportCheckpoint, SaysWhatItImported) {
 TEST(ImportCheckpoint, FormatsHaveTheSameInterface) {
   for (const char* name :
        {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "olmo2"}) {
-    const ImportedDecoder hf = Checkpoint::Hf(name).Import().value();
-    const ImportedDecoder gguf = Checkpoint::Gguf(name).Import().value();
+    const ImportedCheckpoint hf = Checkpoint::Hf(name).Import().value();
+    const ImportedCheckpoint gguf = Checkpoint::Gguf(name).Import().value();
     EXPECT_EQ(hf.graph.dims, gguf.graph.dims);
     EXPECT_EQ(hf.vocabulary, gguf.vocabulary);
     EXPECT_EQ(hf.context, gguf.context);
@@ -93,7 +93,7 @@ TEST(ImportCheckpoint, ConfigsOfOlderLibrariesGiveTheSameGraph) {
   config["torch_dtype"] = config["dtype"];
   for (const char* key : {"rope_parameters", "dtype"}) config.erase(key);
   old.files[kConfig] = config.dump();
-  const absl::StatusOr<ImportedDecoder> a = young.Import(), b = old.Import();
+  const absl::StatusOr<ImportedCheckpoint> a = young.Import(), b = old.Import();
   ASSERT_TRUE(a.ok() && b.ok()) << b.status();
   EXPECT_EQ(CanonicalHash(a->graph), CanonicalHash(b->graph));
 }
@@ -110,7 +110,7 @@ TEST(ImportCheckpoint, OldAndNewConfigsOfGemma3GiveTheSameGraph) {
     config.erase(key);
   }
   old.files[kConfig] = config.dump();
-  const absl::StatusOr<ImportedDecoder> a = young.Import(), b = old.Import();
+  const absl::StatusOr<ImportedCheckpoint> a = young.Import(), b = old.Import();
   ASSERT_TRUE(a.ok() && b.ok()) << b.status();
   EXPECT_EQ(CanonicalHash(a->graph), CanonicalHash(b->graph));
 }
@@ -120,7 +120,7 @@ TEST(ImportCheckpoint, LimitsBoundTheDims) {
   checkpoint.options.limits.tokens = 100;
   EXPECT_EQ(checkpoint.Import()->graph.dims[0], (Dim{"T", 1, 100}));
   checkpoint.options.limits.context = 8;  // the window, so that nothing is hidden
-  const ImportedDecoder decoder = checkpoint.Import().value();
+  const ImportedCheckpoint decoder = checkpoint.Import().value();
   EXPECT_EQ(decoder.graph.dims[0], (Dim{"T", 1, 8}));
   EXPECT_EQ(decoder.context, 8);
   EXPECT_THAT(ToText(decoder.graph), testing::Not(HasSubstr("LessThan")));
@@ -140,7 +140,7 @@ TEST(ImportCheckpoint, LimitsOfPagedForm) {
   Checkpoint checkpoint = Checkpoint::Hf("mistral");
   checkpoint.options.form = DecoderForm::kPaged;
   checkpoint.options.limits = {.tokens = 100, .sequences = 3, .context = 33};
-  const ImportedDecoder decoder = checkpoint.Import().value();
+  const ImportedCheckpoint decoder = checkpoint.Import().value();
   const auto states = std::ssize(decoder.graph.StateIds());
   EXPECT_THAT(decoder.graph.dims, ElementsAre(Dim{"T", 1, 100}, Dim{"R", 0, 100}, Dim{"S", 1, 3},
                                               Dim{"B", 1, 3}, Dim{"N", 1, states * (1 + 3 * 3)}));
@@ -307,7 +307,7 @@ TEST(ImportCheckpoint, RowsTakeOnlyTheirExperts) {
   constexpr const char* kShard = "model.safetensors";
   const Checkpoint whole = Checkpoint::Hf("qwen3_moe");
   const auto logits = [](Checkpoint checkpoint) {
-    const absl::StatusOr<ImportedDecoder> decoder = checkpoint.Import();
+    const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint.Import();
     EXPECT_TRUE(decoder.ok()) << decoder.status();
     return decoder.ok() ? Logits(checkpoint, *decoder, {7}, {0})[0] : std::vector<float>();
   };
@@ -377,7 +377,7 @@ TEST(ImportCheckpoint, RandomBytesAreImportedOrRefused) {
     for (uint32_t n = 1 + draw() % 2; n > 0; --n) {
       bytes[draw() % head] = static_cast<char>(draw() % 4 == 0 ? draw() : '0' + draw() % 10);
     }
-    const absl::StatusOr<ImportedDecoder> decoder = checkpoint.Import();
+    const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint.Import();
     if (decoder.ok()) continue;
     ++refused;
     EXPECT_TRUE(absl::IsInvalidArgument(decoder.status()) ||
@@ -409,7 +409,7 @@ TEST(ImportCheckpoint, RandomChangesAreImportedOrRefused) {
     });
     if (draw() % 4 > 0) config[keys[draw() % keys.size()]] = values[draw() % values.size()];
     checkpoint.files[kConfig] = config.dump();
-    const absl::StatusOr<ImportedDecoder> decoder = checkpoint.Import();
+    const absl::StatusOr<ImportedCheckpoint> decoder = checkpoint.Import();
     if (decoder.ok()) {
       ++imported;
       EXPECT_TRUE(Verify(decoder->graph).ok());

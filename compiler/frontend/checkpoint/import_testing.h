@@ -2,7 +2,7 @@
 //
 //   Checkpoint checkpoint = Checkpoint::Hf("llama");
 //   checkpoint.files["config.json"] = "{}";
-//   absl::StatusOr<ImportedDecoder> decoder = checkpoint.Import();
+//   absl::StatusOr<ImportedCheckpoint> decoder = checkpoint.Import();
 #ifndef ATHANOR_COMPILER_FRONTEND_CHECKPOINT_IMPORT_TESTING_H_
 #define ATHANOR_COMPILER_FRONTEND_CHECKPOINT_IMPORT_TESTING_H_
 
@@ -68,14 +68,14 @@ inline std::string NameOf(const testing::TestParamInfo<TinyCase>& info) {
 struct Checkpoint {
   CheckpointFormat format = CheckpointFormat::kHf;
   std::map<std::string, std::string> files;
-  ImportDecoderOptions options;
+  ImportOptions options;
   std::vector<ImportRefusal> refusals = {};  // of the last Import
 
   static Checkpoint Hf(const std::string& name) {
     Checkpoint checkpoint;
-    for (const auto& entry : std::filesystem::directory_iterator(TinyFolder(name))) {
-      const std::string file = entry.path().filename();
-      if (file != "golden.json" && file != "model.gguf") {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(TinyFolder(name))) {
+      const std::string file = entry.path().lexically_relative(TinyFolder(name));
+      if (!entry.is_directory() && file != "golden.json" && file != "model.gguf") {
         checkpoint.files[file] = ReadFile(entry.path());
       }
     }
@@ -93,7 +93,7 @@ struct Checkpoint {
     for (const auto& [path, bytes] : files) found.push_back({path, bytes});
     return found;
   }
-  absl::StatusOr<ImportedDecoder> Import() {
+  absl::StatusOr<ImportedCheckpoint> Import() {
     return ImportCheckpoint(format, Files(), options, &refusals);
   }
   // "node: reason" of each refusal of an Import.
@@ -156,7 +156,7 @@ inline std::vector<Tensor> InputsOf(const std::vector<int32_t>& ids,
 }
 
 inline std::vector<Tensor> ParametersOf(const Checkpoint& checkpoint,
-                                        const ImportedDecoder& decoder) {
+                                        const ImportedCheckpoint& decoder) {
   const std::vector<CheckpointFile> files = checkpoint.Files();
   std::vector<Tensor> parameters;
   for (const FileTensor& parameter : decoder.parameters) {
@@ -181,7 +181,7 @@ inline std::vector<std::vector<float>> RowsOf(const Tensor& logits) {
 
 // Returns what the reference evaluator computes.
 inline std::vector<std::vector<float>> Logits(const Checkpoint& checkpoint,
-                                              const ImportedDecoder& decoder,
+                                              const ImportedCheckpoint& decoder,
                                               const std::vector<int32_t>& ids,
                                               const std::vector<int32_t>& wanted) {
   std::vector<Tensor> inputs = InputsOf(ids, wanted);

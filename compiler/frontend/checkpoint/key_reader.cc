@@ -95,6 +95,16 @@ std::vector<std::string> KeyReader::Texts(std::string_view key) {
   return {};
 }
 
+std::string KeyReader::Listed(std::string_view key) {
+  const GgufValue* value = Take(key);
+  if (value == nullptr) return "";
+  if (const auto* held = std::get_if<std::string>(value)) return *held;
+  const auto* list = std::get_if<std::vector<std::string>>(value);
+  if (list != nullptr && list->size() == 1) return list->front();
+  RefuseType(key, "a text, or a list of one");
+  return "";
+}
+
 std::vector<int64_t> KeyReader::Integers(std::string_view key, int64_t least, int64_t most) {
   const GgufValue* value = Take(key);
   if (value == nullptr) return {};

@@ -37,10 +37,14 @@ class KeyReader {
   bool Flag(std::string_view key, bool otherwise);
   std::string Text(std::string_view key, std::string_view otherwise);
   std::vector<std::string> Texts(std::string_view key);
+  // A text, or a list of texts, of which there must be one.
+  std::string Listed(std::string_view key);
   // Integers, of which there may be a single one.
   std::vector<int64_t> Integers(std::string_view key, int64_t least, int64_t most);
 
   void Refuse(absl::StatusCode code, std::string_view key, std::string reason);
+  // Reports whether there are so many refusals that others are only counted.
+  bool full() const { return refusals_.size() > kMostRefusals; }
   bool WasRead(std::string_view key) const { return read_.find(key) != read_.end(); }
 
  private:

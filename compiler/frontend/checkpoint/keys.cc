@@ -44,7 +44,6 @@ absl::StatusOr<json> Parse(std::string_view text) {
   };
   json parsed = json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
   RETURN_IF_ERROR(wrong);
-  if (!parsed.is_object()) return Invalid("it is no JSON object");
   return parsed;
 }
 
@@ -126,10 +125,24 @@ std::string TextOfOne(const std::vector<T>& values) {
 
 absl::StatusOr<Keys> KeysOfJson(std::string_view json) {
   ASSIGN_OR_RETURN(const nlohmann::json object, Parse(json));
+  if (!object.is_object()) return Invalid("it is no JSON object");
   Keys keys;
   size_t bytes = 0;
   RETURN_IF_ERROR(AddKeys(object, "", &bytes, &keys));
   return keys;
+}
+
+absl::StatusOr<std::vector<Keys>> KeysOfJsonList(std::string_view json) {
+  ASSIGN_OR_RETURN(const nlohmann::json list, Parse(json));
+  if (!list.is_array() || !All(list, [](const auto& item) { return item.is_object(); })) {
+    return Invalid("it is no JSON list of objects");
+  }
+  std::vector<Keys> all;
+  size_t bytes = 0;
+  for (const nlohmann::json& object : list) {
+    RETURN_IF_ERROR(AddKeys(object, "", &bytes, &all.emplace_back()));
+  }
+  return all;
 }
 
 std::string TextOf(const GgufValue& value) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "compiler/frontend/checkpoint/gguf.h"
@@ -21,6 +22,9 @@ using Keys = std::map<std::string, GgufValue, std::less<>>;
 // INVALID_ARGUMENT: no object, more than 16 MB, deeper than 32, a key twice in an object, or keys
 // named so that have more than 1,024 bytes, or 64 MB together.
 absl::StatusOr<Keys> KeysOfJson(std::string_view json);
+
+// Reads a JSON list of objects, each as KeysOfJson does; the bounds are for all of them together.
+absl::StatusOr<std::vector<Keys>> KeysOfJsonList(std::string_view json);
 
 // Returns the value as config.json would have it, a list as "[...]".
 std::string TextOf(const GgufValue& value);

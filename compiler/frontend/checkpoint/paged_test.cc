@@ -30,7 +30,7 @@ struct Piece {
 class Pool {
  public:
   // `tables`: the blocks of each sequence.
-  Pool(const Checkpoint& checkpoint, const ImportedDecoder& decoder, int32_t blocks,
+  Pool(const Checkpoint& checkpoint, const ImportedCheckpoint& decoder, int32_t blocks,
        std::vector<std::vector<int32_t>> tables)
       : decoder_(decoder), tables_(std::move(tables)), rest_(ParametersOf(checkpoint, decoder)) {
     for (NodeId state : decoder.graph.StateIds()) {
@@ -85,7 +85,7 @@ class Pool {
   }
 
  private:
-  const ImportedDecoder& decoder_;
+  const ImportedCheckpoint& decoder_;
   const std::vector<std::vector<int32_t>> tables_;
   std::vector<Tensor> rest_;  // parameters, then states
 };
@@ -104,7 +104,7 @@ class Paged : public testing::TestWithParam<TinyCase> {
 
   Checkpoint checkpoint_;
   const json golden_;
-  ImportedDecoder whole_, paged_;
+  ImportedCheckpoint whole_, paged_;
 };
 
 TEST_P(Paged, Graph) {

@@ -181,7 +181,8 @@ absl::Status HeadHandler::EndTensor() {
     known = true;
   }
   if (!known) {
-    return Unimplemented("its dtype ", Quoted(dtype_), " is not supported; F32, F16 and BF16 are");
+    return Unimplemented("its dtype ", Quoted(dtype_),
+                         " is not supported; F32, F16, BF16 and I64 are");
   }
   if (offsets_.size() != 2 || offsets_[1] < offsets_[0]) {
     return Invalid("data_offsets must be two numbers, the second not below the first");

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numbers>
-#include <set>
 #include <string_view>
 #include <utility>
 
+#include "compiler/frontend/checkpoint/inert.h"
 #include "compiler/frontend/checkpoint/key_reader.h"
 #include "compiler/ir/value/message.h"
 
@@ -42,53 +41,17 @@ class SpecReader {
     ReadScores();
   }
 
-  // Refuses keys that were neither read nor are inert.
-  void RefuseOthers(absl::Span<const std::string> ignore_keys) {
+  void RefuseUnknown(absl::Span<const std::string> ignore_keys) {
     if (spec_.family == nullptr) return;
-    const std::vector<std::string> ignored = Outermost(ignore_keys);
-    for (const auto& [key, value] : keys_) {
-      if (refusals_.size() > kMostRefusals) return;
-      if (read_.WasRead(key) || Ignored(key, ignored)) continue;
-      const auto inert = InertValues(spec_.format, *spec_.family, key);
-      if (!inert) {
-        read_.Refuse(kUnimplemented, key,
-                     "is not supported; name it in ignore_keys if no number depends on it");
-      } else if (!inert->empty()) {
-        RefuseUnless(key, TextOf(value), *inert);
-      }
-    }
+    const auto inert = [&](std::string_view key) {
+      return InertValues(spec_.format, *spec_.family, key);
+    };
+    RefuseOthers(keys_, ignore_keys, inert, &read_);
   }
 
   DecoderSpec Take() { return std::move(spec_); }
 
  private:
-  // Returns the keys, each with a dot behind it, in order, without those that lie below another.
-  static std::vector<std::string> Outermost(absl::Span<const std::string> ignore_keys) {
-    std::set<std::string> sorted;
-    for (const std::string& key : ignore_keys) sorted.insert(Cat(key, "."));
-    std::vector<std::string> outermost;
-    for (const std::string& key : sorted) {
-      if (outermost.empty() || !key.starts_with(outermost.back())) outermost.push_back(key);
-    }
-    return outermost;
-  }
-
-  // Reports whether the key or an object that it is in is ignored. Only the last one not behind it
-  // can be: one between an object and a key in it would lie below the object.
-  static bool Ignored(std::string_view key, const std::vector<std::string>& outermost) {
-    const std::string below = Cat(key, ".");
-    const auto behind = std::upper_bound(outermost.begin(), outermost.end(), below);
-    return behind != outermost.begin() && below.starts_with(*std::prev(behind));
-  }
-
-  void RefuseUnless(std::string_view key, std::string_view text,
-                    const std::vector<std::string_view>& values) {
-    if (std::find(values.begin(), values.end(), text) != values.end()) return;
-    std::string right;
-    for (std::string_view value : values) right += Cat(right.empty() ? "" : " or ", value);
-    read_.Refuse(kUnimplemented, key, Cat("is ", Quoted(text), "; supported is ", right));
-  }
-
   std::string Key(Field field) const { return KeyOf(spec_.format, *spec_.family, field); }
   int64_t Size(Field field, std::optional<int64_t> otherwise = std::nullopt,
                int64_t most = kMostSize) {
@@ -355,7 +318,7 @@ std::optional<DecoderSpec> SpecOf(CheckpointFormat format, const Keys& keys,
   std::vector<ImportRefusal> found;  // apart, since many may be there already
   SpecReader reader(format, keys, &found);
   reader.Read();
-  reader.RefuseOthers(ignore_keys);
+  reader.RefuseUnknown(ignore_keys);
   if (found.empty()) return reader.Take();
   for (ImportRefusal& refusal : found) AddRefusal(std::move(refusal), refusals);
   return std::nullopt;

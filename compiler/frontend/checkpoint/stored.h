@@ -32,7 +32,8 @@ namespace athanor::checkpoint {
   X(kQ8_0, "Q8_0", kU8, 32, 34, 8)    \
   X(kQ4_K, "Q4_K", kU8, 256, 144, 12) \
   X(kQ5_K, "Q5_K", kU8, 256, 176, 13) \
-  X(kQ6_K, "Q6_K", kU8, 256, 210, 14)
+  X(kQ6_K, "Q6_K", kU8, 256, 210, 14) \
+  X(kI64, "I64", kI64, 1, 8, 27)
 
 enum class Stored : uint8_t {
 #define ATHANOR_X(stored, name, dtype, elements, bytes, gguf) stored,
@@ -58,6 +59,8 @@ inline constexpr StoredRow kStored[] = {
 };
 
 constexpr const StoredRow& StoredInfo(Stored stored) { return kStored[static_cast<int>(stored)]; }
+// Integers are in files as buffers that nothing reads, such as the numbers of positions.
+constexpr bool HoldsWeights(Stored stored) { return stored != Stored::kI64; }
 
 // A tensor in a file. A reader has checked that its bytes fit shape and form, lie inside the file
 // and overlap no other tensor.
