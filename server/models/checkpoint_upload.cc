@@ -18,7 +18,8 @@ namespace {
 
 using checkpoint::CheckpointFormat;
 
-constexpr absl::string_view kConfig = "config.json", kTekken = "tekken.json";
+constexpr char kConfig[] = "config.json", kTekken[] = "tekken.json", kVocabulary[] = "vocab.txt",
+               kTokenizerConfig[] = "tokenizer_config.json";
 // The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
 // clients/cpp/inputs/checkpoint_files.cc).
 constexpr absl::string_view kTexts[] = {kConfig,
@@ -27,10 +28,13 @@ constexpr absl::string_view kTexts[] = {kConfig,
                                         "tokenizer.json",
                                         "tokenizer.model",
                                         kTekken,
-                                        "tokenizer_config.json",
+                                        kVocabulary,
+                                        kTokenizerConfig,
                                         "special_tokens_map.json",
                                         "added_tokens.json",
-                                        "chat_template.jinja"};
+                                        "chat_template.jinja",
+                                        "modules.json",
+                                        "config_sentence_transformers.json"};
 // Peak memory of an import per byte of a head: a GGUF array of i8 becomes one of int64_t, and an
 // empty string of a JSON text an object of about as much.
 constexpr int64_t kImportBytes = 40;
@@ -50,6 +54,20 @@ bool IsRanks(std::string_view path) {
   return path.ends_with(".tiktoken") && path.find('/') == std::string_view::npos;
 }
 
+// Reports whether only the tokenizer's reader reads it, and no import.
+bool IsOnlyText(std::string_view path) {
+  return (path.starts_with("tokenizer") && path != kTokenizerConfig) || path == kTekken ||
+         path == kVocabulary || IsRanks(path);
+}
+
+// Reports whether it is a configuration of sentence-transformers: of its Transformer, which is
+// named after a family, or of a module in a folder of its own.
+bool IsModuleConfig(std::string_view path) {
+  const size_t folder = path.find('/');
+  if (folder != std::string_view::npos) return path.substr(folder + 1) == kConfig;
+  return path.starts_with("sentence_") && path.ends_with("_config.json");
+}
+
 // Returns how many of a safetensors file's bytes its head has, as far as they are there: 8 bytes
 // with the size of a text, and the text.
 int64_t StatedHead(std::string_view bytes) {
@@ -59,16 +77,18 @@ int64_t StatedHead(std::string_view bytes) {
   return static_cast<int64_t>(sizeof text + std::min<uint64_t>(text, bytes.size() - sizeof text));
 }
 
-std::string Serialised(const checkpoint::ImportedDecoder& decoder,
+std::string Serialised(const checkpoint::ImportedCheckpoint& imported,
                        const checkpoint::DecoderLimits& limits) {
   internal::Generation message;
-  message.set_family(decoder.family);
-  message.set_layers(decoder.layers);
-  message.set_vocabulary(decoder.vocabulary);
-  message.set_context(decoder.context);
-  message.set_tokens(limits.tokens);
+  message.set_family(imported.family);
+  message.set_layers(imported.layers);
+  message.set_vocabulary(imported.vocabulary);
+  message.set_context(imported.context);
   message.set_sequences(limits.sequences);
-  const checkpoint::GenerationDefaults& generation = decoder.generation;
+  message.set_width(imported.width);
+  if (imported.width > 0) return message.SerializeAsString();
+  message.set_tokens(limits.tokens);
+  const checkpoint::GenerationDefaults& generation = imported.generation;
   message.mutable_end_tokens()->Assign(generation.end_tokens.begin(), generation.end_tokens.end());
   message.set_temperature(generation.temperature);
   message.set_top_k(generation.top_k);
@@ -114,13 +134,14 @@ absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const 
   }
   bool config = false, weights = false;
   for (const v1::UploadFile& file : header.files()) {
-    const bool text = absl::c_linear_search(kTexts, file.path()) || IsRanks(file.path());
+    const bool text = absl::c_linear_search(kTexts, file.path()) || IsRanks(file.path()) ||
+                      IsModuleConfig(file.path());
     config |= file.path() == kConfig;
     weights |= IsSafetensors(file.path());
     if (text || IsSafetensors(file.path())) continue;
     return Invalid("header.files: ", Quoted(file.path()),
                    " is no file of a checkpoint of format \"hf\"; those are *.safetensors (but not "
-                   "consolidated*), *.tiktoken, ",
+                   "consolidated*), *.tiktoken, sentence_*_config.json, */config.json, ",
                    absl::StrJoin(kTexts, ", "));
   }
   if (!config) return Invalid("header.files: there is no config.json");
@@ -159,6 +180,7 @@ absl::Status CheckpointUpload::ReadLimits(const v1::UploadHeader& header) {
     }
     if (row.said > 0) *row.limit = row.said;
   }
+  says_tokens_ = limits.tokens() > 0;
   return absl::OkStatus();
 }
 
@@ -239,9 +261,8 @@ absl::StatusOr<int64_t> CheckpointUpload::HeadBytes(size_t file) const {
     head = head_bytes_;
   } else if (IsWeights(file)) {
     head = StatedHead(bytes);
-  } else if (files_.path(file).starts_with("tokenizer") || files_.path(file) == kTekken ||
-             IsRanks(files_.path(file))) {
-    head = 0;  // not read by the import
+  } else if (IsOnlyText(files_.path(file))) {
+    head = 0;
   }
   if (head <= options_.max_graph_bytes) return head;
   return absl::ResourceExhaustedError(Cat("file ", Quoted(files_.path(file)), ": a head of ", head,
@@ -284,7 +305,7 @@ int64_t CheckpointUpload::KeptBytes(size_t file) const {
 }
 
 std::vector<UploadedTensor> CheckpointUpload::TensorsOf(
-    const checkpoint::ImportedDecoder& decoder) const {
+    const checkpoint::ImportedCheckpoint& imported) const {
   std::vector<UploadedTensor> tensors;
   const auto add = [&](std::string_view kind, std::string_view name, size_t file, int64_t offset,
                        int64_t bytes) {
@@ -293,7 +314,7 @@ std::vector<UploadedTensor> CheckpointUpload::TensorsOf(
     tensor.bytes = bytes;
     if (bytes > 0) tensor.place = {file, offset};
   };
-  for (const checkpoint::FileTensor& parameter : decoder.parameters) {
+  for (const checkpoint::FileTensor& parameter : imported.parameters) {
     add("parameter", parameter.name, static_cast<size_t>(parameter.file), parameter.offset,
         parameter.bytes);
   }
@@ -308,19 +329,24 @@ absl::StatusOr<ImportedModel> CheckpointUpload::Import(const std::function<bool(
   RETURN_IF_ERROR(ReserveMemory());
   std::vector<checkpoint::CheckpointFile> files;
   for (size_t f = 0; f < files_.size(); ++f) files.push_back({files_.path(f), files_.view(f)});
-  ASSIGN_OR_RETURN(checkpoint::ImportedDecoder decoder,
+  ASSIGN_OR_RETURN(checkpoint::ImportedCheckpoint imported,
                    checkpoint::ImportCheckpoint(format_, files, given_, refusals));
-  ASSIGN_OR_RETURN(std::vector<std::string> hashes, files_.Hash(TensorsOf(decoder), cancelled));
+  if (imported.width > 0 && says_tokens_) {
+    return Invalid("header.decoder.tokens: of models that generate only; ", Quoted(imported.family),
+                   " is an encoder, whose inputs `context` bounds, and their number `sequences`");
+  }
+  ASSIGN_OR_RETURN(std::vector<std::string> hashes, files_.Hash(TensorsOf(imported), cancelled));
   ImportedModel model;
-  size_t next = decoder.parameters.size();
+  size_t next = imported.parameters.size();
   for (size_t f : KeptFiles()) {
     model.files.push_back(
         {{files_.path(f), hashes[next++]}, files_.view(f).substr(0, KeptBytes(f))});
   }
-  hashes.resize(decoder.parameters.size());
-  model.generation = Serialised(decoder, given_.limits);
-  model.notes = std::move(decoder.notes);
-  model.graph.graph = std::move(decoder.graph);
+  hashes.resize(imported.parameters.size());
+  model.generation = Serialised(imported, given_.limits);
+  model.batch_dim = std::move(imported.batch_dim);
+  model.notes = std::move(imported.notes);
+  model.graph.graph = std::move(imported.graph);
   model.graph.parameter_hashes = std::move(hashes);
   return model;
 }

@@ -67,14 +67,15 @@ class CheckpointUpload final : public ModelImport {
   std::vector<size_t> KeptFiles() const;
   int64_t KeptBytes(size_t file) const;
   // Lists the tensors of the version: parameters first, then the kept files.
-  std::vector<UploadedTensor> TensorsOf(const checkpoint::ImportedDecoder& decoder) const;
+  std::vector<UploadedTensor> TensorsOf(const checkpoint::ImportedCheckpoint& imported) const;
 
   const checkpoint::CheckpointFormat format_;
   std::string name_;
-  checkpoint::ImportDecoderOptions given_;
-  size_t reading_ = 0;      // the file whose head is read next
-  int64_t next_try_ = 0;    // bytes of it to wait for
-  int64_t head_bytes_ = 0;  // of a GGUF file
+  checkpoint::ImportOptions given_;
+  bool says_tokens_ = false;  // the header bounds the rows of a step
+  size_t reading_ = 0;        // the file whose head is read next
+  int64_t next_try_ = 0;      // bytes of it to wait for
+  int64_t head_bytes_ = 0;    // of a GGUF file
   ServerLedger::Reservation memory_;
 };
 

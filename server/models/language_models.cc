@@ -70,6 +70,12 @@ Sampling SamplingOf(const internal::Generation& generation) {
   return sampling;
 }
 
+absl::StatusOr<internal::Generation> SettingsOf(const ModelVersion& version) {
+  internal::Generation settings;
+  if (settings.ParseFromString(version.row().generation)) return settings;
+  return absl::DataLossError(Cat(version.Describe(), ": its settings cannot be read"));
+}
+
 // Multiplies two numbers that are not negative; a product beyond int64 is the largest of these.
 int64_t Times(int64_t a, int64_t b) {
   int64_t product = 0;
@@ -128,13 +134,27 @@ bool LanguageModels::Generates(const ModelVersion& version) {
   return !version.row().generation.empty() && !version.graph().StateIds().empty();
 }
 
+bool LanguageModels::Encodes(const ModelVersion& version) {
+  const absl::StatusOr<internal::Generation> settings = SettingsOf(version);
+  return settings.ok() && settings->width() > 0;
+}
+
+absl::StatusOr<std::shared_ptr<const EncoderModel>> LanguageModels::ReadEncoder(
+    const ModelVersion& version, absl::Span<const TextFile> files) {
+  ASSIGN_OR_RETURN(const internal::Generation settings, SettingsOf(version));
+  auto encoder = std::make_shared<EncoderModel>();
+  encoder->family = settings.family();
+  encoder->width = settings.width();
+  encoder->context = settings.context();
+  ASSIGN_OR_RETURN(ModelText text, ReadModelText(files));
+  encoder->tokenizer = std::move(text.tokenizer);
+  return encoder;
+}
+
 absl::StatusOr<HostedModel> LanguageModels::Read(const ModelVersion& version,
                                                  absl::Span<const TextFile> files,
                                                  int64_t unreserved) const {
-  internal::Generation generation;
-  if (!generation.ParseFromString(version.row().generation)) {
-    return absl::DataLossError(Cat(version.Describe(), ": its settings cannot be read"));
-  }
+  ASSIGN_OR_RETURN(const internal::Generation generation, SettingsOf(version));
   HostedModel hosted;
   // A GPU prepares weights in memory of its own.
   if (!GpuOrdinal(version.device()).has_value()) {

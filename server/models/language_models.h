@@ -25,6 +25,7 @@
 #include "server/base/options.h"
 #include "server/generate/scheduler.h"
 #include "server/memory/server_ledger.h"
+#include "server/models/encoder_model.h"
 #include "server/models/model_version.h"
 #include "server/text/model_text.h"
 
@@ -65,6 +66,12 @@ class LanguageModels {
 
   // Reports whether the version generates: its graph has states, which its engine keeps.
   static bool Generates(const ModelVersion& version);
+  // Reports whether the version is an encoder of texts.
+  static bool Encodes(const ModelVersion& version);
+  // Reads an encoder's text and sizes. Errors are those of ReadModelText. REQUIRES:
+  // Encodes(version)
+  static absl::StatusOr<std::shared_ptr<const EncoderModel>> ReadEncoder(
+      const ModelVersion& version, absl::Span<const TextFile> files);
 
   // Reads the version's text and defaults. `files` are those that it keeps beside its weights, and
   // `unreserved` the bytes of weights that the ledger does not count yet. The room for blocks is

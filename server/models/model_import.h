@@ -38,6 +38,7 @@ struct ImportedModel {
   std::vector<std::string> notes;
   std::vector<KeptFile> files = {};
   std::string generation = {};  // a serialised internal.Generation, of a language model
+  std::string batch_dim = {};   // along which calls share a run unless the header names another
 };
 
 class ModelImport {

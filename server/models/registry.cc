@@ -76,7 +76,9 @@ absl::Status Registry::Load() {
                               {"tensors", tensors_.count()}});
   if (!options_.verify_weights) tensors_.TakeVerified(verified);
   for (const auto& version : versions) {
-    if (!version->unusable().ok() || !LanguageModels::Generates(*version)) continue;
+    const bool hosted_here =
+        LanguageModels::Generates(*version) || LanguageModels::Encodes(*version);
+    if (!version->unusable().ok() || !hosted_here) continue;
     const absl::Status hosted = HostStored(version.get());
     if (hosted.ok()) continue;
     LogError(
@@ -99,6 +101,12 @@ absl::Status Registry::HostStored(ModelVersion* version) {
         {row.path,
          {static_cast<const char*>((*file)->data()), static_cast<size_t>((*file)->bytes())}});
     mapped.push_back(*std::move(file));
+  }
+  if (LanguageModels::Encodes(*version)) {
+    auto encoder = LanguageModels::ReadEncoder(*version, files);
+    if (!encoder.ok()) return Prefixed(Cat(version->Describe(), ": "), encoder.status());
+    version->SetEncoder(*std::move(encoder));
+    return absl::OkStatus();
   }
   absl::StatusOr<HostedModel> hosted = language_models_.Read(*version, files, 0);
   if (!hosted.ok()) return Prefixed(Cat(version->Describe(), ": "), hosted.status());

@@ -73,7 +73,7 @@ class Registry {
   absl::Status Load();
   // Returns null if nothing can be made of the row.
   std::shared_ptr<ModelVersion> LoadVersion(VersionRow row);
-  // Makes the version's language model of the files that are stored of it.
+  // Makes the version's language model, or encoder, of the files that are stored of it.
   absl::Status HostStored(ModelVersion* version);
   void LoadSeals(const VersionList& versions);
   absl::Status LoadMagnitudes();

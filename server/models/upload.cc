@@ -246,14 +246,19 @@ absl::Status Upload::ReadImported() {
     files.push_back({file.row.path, file.bytes});
   }
   row_.generation = std::move(imported.generation);
+  if (row_.batch_dim.empty()) row_.batch_dim = std::move(imported.batch_dim);
   const int64_t most = std::min(kDefaultBuckets, options_.max_buckets);
   BucketGrid::Ranges buckets = buckets_;
   if (buckets.empty()) {
-    buckets =
-        row_.format == "onnx" ? DefaultRanges(graph.graph, most) : DecoderRanges(graph.graph, most);
+    const bool decoder = row_.format != "onnx" && !graph.graph.StateIds().empty();
+    buckets = decoder ? DecoderRanges(graph.graph, most) : DefaultRanges(graph.graph, most);
   }
   RETURN_IF_ERROR(MakeVersion(std::move(graph), buckets));
   RETURN_IF_ERROR(ReadParameters());
+  if (LanguageModels::Encodes(*pending_)) {
+    ASSIGN_OR_RETURN(auto encoder, LanguageModels::ReadEncoder(*pending_, files));
+    pending_->SetEncoder(std::move(encoder));
+  }
   if (!LanguageModels::Generates(*pending_)) return absl::OkStatus();
   int64_t bytes = 0;  // that the ledger does not count yet
   for (const TensorRow& tensor : row_.tensors) {

@@ -1,4 +1,5 @@
-// A tiny llama of tests/tokens as its authors would upload it, and what transformers makes of it.
+// A tiny llama of tests/tokens as its authors would upload it, and what transformers makes of it;
+// and a tiny encoder.
 // A test that uses it has //tests/tokens:tiny among its data.
 //
 //   test.Send(CheckpointMessagesOf("hf", LlamaFiles()));
@@ -20,11 +21,12 @@ namespace athanor {
 
 using CheckpointFiles = std::vector<std::pair<std::string, std::string>>;  // path and bytes
 
-inline std::string ReadLlama(const std::string& name) {
-  std::ifstream file("tests/tokens/testdata/llama/" + name, std::ios::binary);
+inline std::string ReadTiny(const std::string& name) {
+  std::ifstream file("tests/tokens/testdata/" + name, std::ios::binary);
   EXPECT_TRUE(file.is_open()) << name;
   return {std::istreambuf_iterator<char>(file), {}};
 }
+inline std::string ReadLlama(const std::string& name) { return ReadTiny("llama/" + name); }
 
 // `ids` of a prompt, and the 64 tokens `greedy` that follow, by `gaps` to the second.
 inline nlohmann::json LlamaGolden() { return nlohmann::json::parse(ReadLlama("golden.json")); }
@@ -35,6 +37,16 @@ inline CheckpointFiles LlamaFiles() {
                            "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
                            "model-00003-of-00003.safetensors"}) {
     files.emplace_back(name, ReadLlama(name));
+  }
+  return files;
+}
+
+// An encoder with all files but a tokenizer.
+inline CheckpointFiles EncoderFiles() {
+  CheckpointFiles files;
+  for (const char* name : {"config.json", "modules.json", "sentence_bert_config.json",
+                           "1_Pooling/config.json", "model.safetensors"}) {
+    files.emplace_back(name, ReadTiny(std::string("xlm_roberta/") + name));
   }
   return files;
 }

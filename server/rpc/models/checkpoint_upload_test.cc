@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/athanor/internal/stored.pb.h"
+#include "server/models/encoder_model.h"
 #include "server/testing/checkpoint_testing.h"
 #include "server/testing/testing.h"
 
@@ -157,9 +158,48 @@ TEST_F(CheckpointUploadTest, ADamagedTextIsNamed) {
   EXPECT_TRUE(test_.server->core().registry().Verify(*Version()).ok());
 }
 
+TEST_F(CheckpointUploadTest, AnEncoderIsOneAfterARestartToo) {
+  for (const auto& [format, files] : std::map<std::string, Files>{
+           {"hf", EncoderFiles()}, {"gguf", {{"model.gguf", ReadTiny("bert/model.gguf")}}}}) {
+    std::shared_ptr<ModelVersion> version = Upload(CheckpointMessagesOf(format, files));
+    for (int start = 0; start < 2; ++start) {
+      ASSERT_NE(version->encoder(), nullptr) << format;
+      EXPECT_EQ(version->encoder()->family, format == "hf" ? "xlm-roberta" : "bert");
+      EXPECT_EQ(version->encoder()->width, 32);
+      EXPECT_EQ(version->encoder()->context, format == "hf" ? 32 : 40);
+      EXPECT_EQ(version->encoder()->tokenizer, nullptr);
+      EXPECT_EQ(version->language_model(), nullptr);
+      EXPECT_EQ(version->batching().dim, "B");
+      EXPECT_NE(version->batching().shared, nullptr) << version->batching().reason;
+      EXPECT_EQ(Kept(*version).size(), format == "hf" ? 4u : 1u);
+      version.reset();
+      if (start == 0) test_.Restart();
+      version = Version();
+    }
+    version.reset();
+    Delete();
+    NothingIsKept();
+  }
+}
+
+TEST_F(CheckpointUploadTest, AnEncoderHasLimitsOfItsOwn) {
+  Messages messages = CheckpointMessagesOf("hf", EncoderFiles());
+  v1::DecoderLimits* limits = messages[0].mutable_header()->mutable_decoder();
+  limits->set_tokens(64);
+  Invalid(messages, "header.decoder.tokens: of models that generate only; \"xlm-roberta\" is an");
+  limits->clear_tokens();
+  limits->set_context(33);
+  Invalid(messages, "context=33 must be from 1 to 32");
+  limits->set_context(20);
+  limits->set_sequences(3);
+  EXPECT_EQ(Upload(messages)->encoder()->context, 20);
+  EXPECT_EQ(Version()->graph().dims[0].max, 3);
+}
+
 TEST_F(CheckpointUploadTest, FilesOfNoCheckpointAreRefusedByNameAtOnce) {
-  for (const char* name : {"pytorch_model.bin", "model.pt", "model.onnx",
-                           "consolidated.safetensors", "original/a.safetensors", "README.md", ""}) {
+  for (const char* name :
+       {"pytorch_model.bin", "model.pt", "model.onnx", "consolidated.safetensors",
+        "original/a.safetensors", "README.md", "a/b/config.json", "a/modules.json", ""}) {
     Files files = LlamaFiles();
     files.emplace_back(name, "x");
     Messages messages = CheckpointMessagesOf("hf", files);
