@@ -61,10 +61,10 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
       memory_return_({}, &ReturnMemory),
       ledger_(
           MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
-          [this] {
+          [this](int64_t bytes) {
             metrics_.server().Count(Metric::kRefusals, Refusal::kMemory);
             // Whoever is refused may ask again: kept blocks give way until then.
-            if (registry_ != nullptr) registry_->language_models().AskRoom();
+            if (registry_ != nullptr) registry_->language_models().AskRoom(bytes);
           }),
       stream_shares_(options_.max_streams, options_.max_peer_percent),
       upload_places_(LimitsOfUploads(options_)),

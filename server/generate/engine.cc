@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr int64_t kGivenBackAStep = 2;
 // As many where others lack memory.
 constexpr int64_t kShedAStep = 16;
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+// A sequence that waits for memory of a block tries so often to have it.
+constexpr std::chrono::milliseconds kTryForRoom{20};
 // An engine without steps looks so often for plans to let go: they hold weights.
 constexpr std::chrono::seconds kTrimEvery{2};
 
@@ -49,12 +52,7 @@ class ThreadedEngine : public Engine {
   absl::StatusOr<Started> Start(GenerateInput input, Outbox::Callback filled) override;
   void Cancel(SequenceId id, const absl::Status& why) override { book_->Cancel(id, why); }
   void Close(const absl::Status& status) override;
-  void MakeRoom(SequenceTime until) override { book_->AwaitRoom(until); }
-  std::function<void()> RoomAsker() override {
-    return [weak = std::weak_ptr<EngineBook>(book_)] {
-      if (const std::shared_ptr<EngineBook> book = weak.lock()) book->AskRoom();
-    };
-  }
+  std::weak_ptr<BlockRoom> room() override { return book_; }
   EngineView view() const override { return book_->view(); }
   const EngineOptions& options() const override { return options_; }
 
@@ -63,6 +61,8 @@ class ThreadedEngine : public Engine {
   void RunTurn(const EngineBook::Turn& turn);
   // Makes the memory of the blocks usable that the step writes.
   absl::Status Commit(const EngineBook::Turn& turn);
+  // Notes that there is none. A sequence that is alone tries again, until it has waited for long.
+  void Refuse(const EngineBook::Turn& turn, const absl::Status& status);
   absl::StatusOr<absl::Span<const float>> RunStep(const EngineBook::Turn& turn);
   std::vector<Told> Choose(const EngineBook::Turn& turn, absl::Span<const float> logits);
   // Gives memory back between two steps, of up to `most` blocks that were not used for a while;
@@ -71,6 +71,8 @@ class ThreadedEngine : public Engine {
   // Gives back the memory of up to `most` blocks that no sequence has, blank ones first; returns of
   // how many.
   int64_t Shed(int64_t most);
+  // Gives back that of as many as have so many bytes, or of all.
+  void ShedBytes(int64_t bytes);
   // Ends the replies, which stay until `ends` goes.
   void EndAll(absl::Span<const EngineBook::End> ends, SequenceTime now);
 
@@ -83,6 +85,12 @@ class ThreadedEngine : public Engine {
   BlockMemory memory_;
   StepTimes times_;
   Sampler sampler_;
+  // The sequence that is alone and waits for memory of a block, and since when.
+  struct Lacking {
+    SequenceId id = 0;
+    SequenceTime since;
+  };
+  std::optional<Lacking> lacking_;
   Mutex join_mu_;
   std::thread thread_ ABSL_GUARDED_BY(join_mu_);
 };
@@ -124,11 +132,14 @@ void ThreadedEngine::Loop() {
     const EngineBook::Turn turn = book_->Next(Now(), times_, runner_->signature());
     EndAll(turn.ends, Now());
     if (!turn.step.rows.empty()) RunTurn(turn);
-    if (turn.lacks) {
-      Shed(kAll);
+    if (turn.room > 0) {
+      ShedBytes(turn.room);
       book_->GaveRoom();
     }
-    if (!turn.step.rows.empty()) {
+    if (turn.step.rows.empty()) lacking_.reset();
+    if (lacking_.has_value()) {
+      book_->Wait(Now() + kTryForRoom);
+    } else if (!turn.step.rows.empty()) {
       GiveBack(kGivenBackAStep, /*all_shed=*/false);
     } else if (turn.closed) {
       return book_->GaveRoom(/*ever=*/true);
@@ -147,10 +158,10 @@ void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
   for (Reply* reply : turn.replies) reply->Start(began);
   if (const absl::Status committed = Commit(turn); !committed.ok()) {
     book_->SetCommitted(runner_->committed_bytes());
-    return EndAll(absl::IsResourceExhausted(committed) ? book_->Refused(turn, committed)
-                                                       : book_->Failed(turn, committed),
-                  began);
+    if (absl::IsResourceExhausted(committed)) return Refuse(turn, committed);
+    return EndAll(book_->Failed(turn, committed), began);
   }
+  lacking_.reset();
   const auto logits = RunStep(turn);
   if (!logits.ok()) {
     book_->SetCommitted(runner_->committed_bytes());
@@ -179,6 +190,16 @@ absl::Status ThreadedEngine::Commit(const EngineBook::Turn& turn) {
     if (!used.ok()) return used;
   }
   return absl::OkStatus();
+}
+
+void ThreadedEngine::Refuse(const EngineBook::Turn& turn, const absl::Status& status) {
+  const SequenceTime now = Now();
+  const SequenceId first = turn.step.tables.front();
+  if (!lacking_.has_value() || lacking_->id != first) lacking_ = {first, now};
+  const bool waits = now - lacking_->since < options_.room_wait;
+  bool alone = false;
+  EndAll(book_->Refused(turn, status, waits, &alone), now);
+  if (!alone) lacking_.reset();
 }
 
 absl::StatusOr<absl::Span<const float>> ThreadedEngine::RunStep(const EngineBook::Turn& turn) {
@@ -231,6 +252,15 @@ int64_t ThreadedEngine::Shed(int64_t most) {
   }
   if (given > 0) book_->SetCommitted(runner_->committed_bytes());
   return given;
+}
+
+void ThreadedEngine::ShedBytes(int64_t bytes) {
+  const int64_t least = runner_->committed_bytes() - bytes;
+  while (runner_->committed_bytes() > least) {
+    const int64_t left = runner_->committed_bytes() - least;
+    // Pages that blocks share may need some more of them.
+    if (Shed(std::max<int64_t>(1, left / std::max<int64_t>(1, options_.block_bytes))) == 0) return;
+  }
 }
 
 }  // namespace

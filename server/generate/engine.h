@@ -10,6 +10,7 @@
 #ifndef ATHANOR_SERVER_GENERATE_ENGINE_H_
 #define ATHANOR_SERVER_GENERATE_ENGINE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/generate/block_room.h"
 #include "server/generate/outbox.h"
 #include "server/generate/sampling.h"
 #include "server/generate/scheduler.h"
@@ -32,11 +34,15 @@ struct EngineOptions {
   SchedulerOptions scheduler;
   int64_t vocabulary = 0;                   // logits of a row
   int32_t blocks = 0;                       // of keys and values, block 0 included
+  int64_t block_bytes = 0;                  // of keys and values of a block
   int64_t outbox_events = 64;               // of a sequence, until it is paused
   std::shared_ptr<VersionMetrics> metrics;  // null: nothing is counted
   // Reports whether others lack memory: then blocks that are kept for their contents give up
   // theirs. Called between two steps, must be short. Null: nobody does.
   std::function<bool()> lacks;
+  // The time for which a sequence that is alone waits for memory of a block: engines that were
+  // asked for room give it between two of their steps, and requests end.
+  SequenceTime::duration room_wait = std::chrono::seconds(5);
 };
 
 // The engine makes the keys of the prompt's blocks: `sequence` needs none.
@@ -82,14 +88,8 @@ class Engine {
   // Ends all sequences between two steps with this error, and later ones at once. Returns when the
   // thread has ended. The first status counts.
   virtual void Close(const absl::Status& status) = 0;
-  // Gives back the memory of all blocks that no sequence has, between two steps. Returns when that
-  // is done, or at `until`.
-  virtual void MakeRoom(SequenceTime until) {}
-  // Returns a call that asks for the same and does not wait. It may come from any thread, the
-  // engine's own included, and outlive the engine.
-  virtual std::function<void()> RoomAsker() {
-    return [] {};
-  }
+  // Returns by what others ask for memory of its blocks.
+  virtual std::weak_ptr<BlockRoom> room() { return {}; }
   virtual EngineView view() const = 0;
   virtual const EngineOptions& options() const = 0;
 };

@@ -9,7 +9,10 @@
 namespace athanor {
 
 EngineBook::EngineBook(const EngineOptions& options)
-    : metrics_(options.metrics), pool_(options.blocks), scheduler_(options.scheduler, &pool_) {}
+    : metrics_(options.metrics),
+      block_bytes_(options.block_bytes),
+      pool_(options.blocks),
+      scheduler_(options.scheduler, &pool_) {}
 
 SequenceId EngineBook::NewId() {
   MutexLock lock(mu_);
@@ -108,7 +111,7 @@ EngineBook::Turn EngineBook::Next(SequenceTime now, const StepTimes& times,
     turn.tables.push_back(scheduler_.BlocksOf(id));
   }
   turn.closed = closed_.has_value();
-  turn.lacks = room_given_ < room_asked_;
+  turn.room = std::exchange(room_bytes_, 0);
   room_begun_ = room_asked_;
   CountNew();
   return turn;
@@ -142,9 +145,10 @@ std::vector<EngineBook::End> EngineBook::Failed(const Turn& turn, const absl::St
   return TakeEnds();
 }
 
-std::vector<EngineBook::End> EngineBook::Refused(const Turn& turn, const absl::Status& status) {
+std::vector<EngineBook::End> EngineBook::Refused(const Turn& turn, const absl::Status& status,
+                                                 bool waits, bool* alone) {
   MutexLock lock(mu_);
-  scheduler_.Refused(turn.step, status);
+  *alone = scheduler_.Refused(turn.step, status, waits);
   return TakeEnds();
 }
 
@@ -185,19 +189,30 @@ std::vector<int32_t> EngineBook::Shed(int64_t most) {
   return pool_.Shed(most);
 }
 
-void EngineBook::AwaitRoom(SequenceTime until) {
+int64_t EngineBook::unused_bytes() const {
   MutexLock lock(mu_);
-  if (since_start_.committed_bytes == 0) return;  // the thread may wait for a plan
-  const int64_t own = ++room_asked_;
-  Tell();
-  while (room_given_ < own && gave_room_.WaitUntil(lock, until)) {
-  }
+  // Block 0 is nobody's, and stays.
+  const int64_t used = pool_.blocks() - pool_.free() + 1;
+  return std::max<int64_t>(0, since_start_.committed_bytes - used * block_bytes_);
 }
 
-void EngineBook::AskRoom() {
-  MutexLock lock(mu_);
-  ++room_asked_;
+int64_t EngineBook::NoteAsked(int64_t bytes) {
+  room_bytes_ = std::max({room_bytes_, bytes, int64_t{1}});
   Tell();
+  return ++room_asked_;
+}
+
+void EngineBook::Ask(int64_t bytes) {
+  MutexLock lock(mu_);
+  NoteAsked(bytes);
+}
+
+void EngineBook::Await(int64_t bytes, SequenceTime until) {
+  MutexLock lock(mu_);
+  if (since_start_.committed_bytes == 0) return;  // the thread may wait for a plan
+  const int64_t own = NoteAsked(bytes);
+  while (room_given_ < own && gave_room_.WaitUntil(lock, until)) {
+  }
 }
 
 void EngineBook::GaveRoom(bool ever) {

@@ -22,6 +22,7 @@
 #include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "server/generate/block_pool.h"
+#include "server/generate/block_room.h"
 #include "server/generate/engine.h"
 #include "server/generate/reply.h"
 #include "server/generate/scheduler.h"
@@ -29,7 +30,7 @@
 
 namespace athanor {
 
-class EngineBook {
+class EngineBook final : public BlockRoom {
  public:
   explicit EngineBook(const EngineOptions& options);
 
@@ -55,7 +56,7 @@ class EngineBook {
     std::vector<absl::Span<const int32_t>> tables;  // valid until Done or Failed
     std::vector<End> ends;
     bool closed = false;  // no sequence is left, and none will come
-    bool lacks = false;   // somebody waits in AwaitRoom
+    int64_t room = 0;     // bytes that others ask for; 0: nobody does
   };
   // `times` says how long turns take, and `signature` by what the step will compute keys and
   // values: where it is another than the last one, what is stored is forgotten.
@@ -70,8 +71,9 @@ class EngineBook {
   // stay valid.
   std::vector<End> Done(const Turn& turn, absl::Span<const Told> told, const Facts& facts);
   std::vector<End> Failed(const Turn& turn, const absl::Status& status);
-  // As Failed, of a step that there is no memory for: some other time there may be.
-  std::vector<End> Refused(const Turn& turn, const absl::Status& status);
+  // As Failed, of a step that there is no memory for: some other time there may be. With `waits`, a
+  // sequence that is alone does not end; `*alone` says whether it is, and its rows come again.
+  std::vector<End> Refused(const Turn& turn, const absl::Status& status, bool waits, bool* alone);
   // Gives these sequences no rows until they are resumed, unless their outboxes were drained
   // meanwhile.
   void Pause(absl::Span<const SequenceId> ids, SequenceTime now);
@@ -84,11 +86,10 @@ class EngineBook {
   // them.
   std::vector<int32_t> Shed(int64_t most);
   void SetCommitted(int64_t bytes);
-  // Asks the thread for the memory of all blocks that no sequence has; returns when it is given
-  // back, at `until`, or at once where none has any.
-  void AwaitRoom(SequenceTime until);
-  // As AwaitRoom, without waiting.
-  void AskRoom();
+
+  int64_t unused_bytes() const override;
+  void Ask(int64_t bytes) override;
+  void Await(int64_t bytes, SequenceTime until) override;
   // Says that what was asked for before the last Next is given back; `ever`: and all that will be.
   void GaveRoom(bool ever = false);
 
@@ -99,7 +100,11 @@ class EngineBook {
   // Counts in the metrics what the scheduler has counted since the last call.
   void CountNew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Notes that bytes are asked for; returns the number of that request.
+  int64_t NoteAsked(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::shared_ptr<VersionMetrics> metrics_;  // may be null
+  const int64_t block_bytes_;
   mutable Mutex mu_;
   CondVar told_;
   bool news_ ABSL_GUARDED_BY(mu_) = false;
@@ -112,7 +117,8 @@ class EngineBook {
   SchedulerCounts counted_ ABSL_GUARDED_BY(mu_);  // in the metrics
   std::string signature_ ABSL_GUARDED_BY(mu_);    // of the last step that was begun
   CondVar gave_room_;
-  int64_t room_asked_ ABSL_GUARDED_BY(mu_) = 0;  // number of calls of AwaitRoom
+  int64_t room_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // the most that was asked for since the last Next
+  int64_t room_asked_ ABSL_GUARDED_BY(mu_) = 0;  // number of requests
   int64_t room_begun_ ABSL_GUARDED_BY(mu_) = 0;  // of these: seen by Next
   int64_t room_given_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -65,7 +65,9 @@ class Fuzz {
                               .block = int64_t{1} << Below(4),
                               .longest_pause = std::chrono::seconds(100)},
                 .vocabulary = kVocabulary,
-                .outbox_events = 1 + Below(6)};
+                .block_bytes = HashRunner::kBlockBytes,
+                .outbox_events = 1 + Below(6),
+                .room_wait = std::chrono::milliseconds(Below(30))};
     // Room for one long sequence, or for several; in some, memory for fewer of their blocks.
     const int64_t longest = (40 + options_.scheduler.block - 1) / options_.scheduler.block;
     options_.blocks = static_cast<int32_t>(longest + 2 + Below(60));
@@ -161,7 +163,10 @@ class Fuzz {
       group.back().client = std::make_unique<Client>(engine_.get(), group.back().input);
     }
     if (BelowOf(random, 4) == 0) knobs_->failing_steps += BelowOf(random, 3);
-    if (BelowOf(random, 16) == 0) engine_->MakeRoom(SequenceTime::max());
+    if (BelowOf(random, 16) == 0) {
+      engine_->room().lock()->Await(BelowOf(random, 40) * HashRunner::kBlockBytes,
+                                    SequenceTime::max());
+    }
     for (size_t left = group.size(); left > 0;) {
       left = 0;
       for (Asked& asked : group) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -46,7 +47,9 @@ EngineOptions Small() {
                         .longest_pause = seconds(30)},
           .vocabulary = kVocabulary,
           .blocks = 40,
-          .outbox_events = 64};
+          .block_bytes = HashRunner::kBlockBytes,
+          .outbox_events = 64,
+          .room_wait = milliseconds(50)};
 }
 
 GenerateInput Ask(std::vector<int32_t> prompt, int64_t max_tokens = 8) {
@@ -494,6 +497,36 @@ TEST_F(EngineTest, WithoutMemoryForABlockSequencesGiveWay) {
   EXPECT_LE(knobs_->committed, 4);
 }
 
+// One that is alone waits for what others were asked for.
+TEST_F(EngineTest, WhoeverIsAloneWaitsForMemory) {
+  EngineOptions options = Small();
+  options.room_wait = std::chrono::hours(1);
+  knobs_->most_committed = 2;
+  Make(options);
+  const GenerateInput input = Ask({1, 2, 3}, 20);
+  Client waits(engine_.get(), input);
+  while (knobs_->refused < 3) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(engine_->view().running, 1);
+  knobs_->most_committed = 6;
+  EXPECT_EQ(waits.Listen().tokens, Alone(input));
+  EXPECT_EQ(waits.heard().summary.preemptions, 0);
+
+  // Cancels, deadlines and new sequences act meanwhile.
+  knobs_->most_committed = 0;
+  Client leaves(engine_.get(), Ask({4}, 20));
+  GenerateInput late = Ask({5}, 20);
+  late.sequence.deadline = std::chrono::steady_clock::now() + milliseconds(100);
+  Client is_late(engine_.get(), late);
+  EXPECT_EQ(is_late.Listen().end.code(), absl::StatusCode::kDeadlineExceeded);
+  engine_->Cancel(leaves.id(), absl::CancelledError("left"));
+  EXPECT_EQ(leaves.Listen().end, absl::CancelledError("left"));
+  const int64_t refused = knobs_->refused;
+  Client closed(engine_.get(), Ask({6}, 20));
+  while (knobs_->refused == refused) std::this_thread::sleep_for(milliseconds(1));
+  engine_->Close(absl::UnavailableError("closed"));
+  EXPECT_EQ(closed.Listen().end, absl::UnavailableError("closed"));
+}
+
 EngineOptions Large() {
   EngineOptions options = Small();
   options.scheduler.max_batched_tokens = 128;
@@ -669,32 +702,61 @@ TEST_F(EngineTest, KeptBlocksGiveWayToOthersThatLackMemory) {
   engine_->Close(absl::CancelledError("`lacks` goes"));
 }
 
+constexpr int64_t kMuch = std::numeric_limits<int64_t>::max();
+
 TEST_F(EngineTest, MakesRoomForOthers) {
   Make(Large());
-  engine_->MakeRoom(SequenceTime::max());
+  const std::shared_ptr<BlockRoom> room = engine_->room().lock();
+  EXPECT_EQ(room->unused_bytes(), 0);
+  room->Await(kMuch, SequenceTime::max());
   Hear(Prefixed(3, 1000, 1));
   EXPECT_GT(knobs_->committed, 0);
-  engine_->MakeRoom(SequenceTime::max());
+  room->Await(kMuch, SequenceTime::max());
   EXPECT_EQ(knobs_->committed, 0);
   EXPECT_EQ(engine_->view().kept_blocks, 0);
-  engine_->MakeRoom(std::chrono::steady_clock::now());
+  room->Await(kMuch, std::chrono::steady_clock::now());
   engine_->Close(absl::UnavailableError("closed"));
-  engine_->MakeRoom(SequenceTime::max());
+  room->Await(kMuch, SequenceTime::max());
+}
+
+TEST_F(EngineTest, GivesNoMoreRoomThanIsAskedFor) {
+  Make(Large());
+  const std::shared_ptr<BlockRoom> room = engine_->room().lock();
+  Hear(Prefixed(3, 1000, 1));
+  while (engine_->view().kept_blocks != 63) std::this_thread::sleep_for(milliseconds(1));
+  const int64_t block = HashRunner::kBlockBytes;
+  EXPECT_EQ(knobs_->committed, 64);
+  EXPECT_EQ(room->unused_bytes(), 63 * block) << "of 64, as if block 0 took one";
+  room->Await(1, SequenceTime::max());
+  EXPECT_EQ(knobs_->committed, 63) << "the blank one first";
+  EXPECT_EQ(engine_->view().kept_blocks, 63);
+  room->Await(block + 1, SequenceTime::max());
+  EXPECT_EQ(knobs_->committed, 61) << "whole blocks";
+  EXPECT_EQ(engine_->view().kept_blocks, 61);
+  // One of several that ask at once is given the most.
+  for (const int64_t blocks : {2, 5, 1}) room->Ask(blocks * block);
+  while (knobs_->committed > 56) std::this_thread::yield();
+  room->Await(block, SequenceTime::max());
+  EXPECT_LE(knobs_->committed, 55);
+  EXPECT_GE(knobs_->committed, 61 - 9);
 }
 
 TEST_F(EngineTest, IsAskedForRoomWithoutWaiting) {
   Make(Large());
-  const std::function<void()> ask = engine_->RoomAsker();
+  const std::weak_ptr<BlockRoom> room = engine_->room();
   Hear(Prefixed(3, 1000, 1));
   EXPECT_GT(knobs_->committed, 0);
-  ask();
+  room.lock()->Ask(kMuch);
   while (knobs_->committed > 0) std::this_thread::yield();
   EXPECT_EQ(Hear(Prefixed(3, 1000, 1)).tokens, Alone(Prefixed(3, 1000, 1)));
+  const std::shared_ptr<BlockRoom> outlives = room.lock();
   engine_->Close(absl::UnavailableError("closed"));
-  ask();
+  outlives->Ask(kMuch);
   TearDown();
   engine_ = nullptr;
-  ask();
+  outlives->Ask(kMuch);
+  outlives->Await(kMuch, SequenceTime::max());
+  EXPECT_EQ(outlives->unused_bytes(), 0);
 }
 
 // While a sequence runs, only its own blocks keep their memory.
@@ -708,7 +770,7 @@ TEST_F(EngineTest, MakesRoomBetweenSteps) {
   allowed = knobs_->steps + 3;
   Client runs(engine_.get(), Ask({1}, 100));
   runs.ListenFor(1);
-  std::thread asks([&] { engine_->MakeRoom(SequenceTime::max()); });
+  std::thread asks([&] { engine_->room().lock()->Await(kMuch, SequenceTime::max()); });
   allowed = 1'000'000;
   asks.join();
   EXPECT_EQ(engine_->view().kept_blocks, 0);

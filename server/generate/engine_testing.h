@@ -42,11 +42,14 @@ inline void AppendLogits(uint64_t hash, int64_t vocabulary, std::vector<float>* 
 
 class HashRunner : public StepRunner {
  public:
+  static constexpr int64_t kBlockBytes = 100;
+
   // Tests watch and change these, from any thread.
   struct Knobs {
     std::atomic<int64_t> steps{0}, rows{0}, committed{0}, most_sequences{0};
     std::atomic<int64_t> most_committed{std::numeric_limits<int64_t>::max()};
     std::atomic<int64_t> missing_logits{0}, trims{0};
+    std::atomic<int64_t> refused{0};        // commits
     std::atomic<int64_t> signature{0};      // another one: other logits
     std::atomic<int64_t> failing_steps{0};  // so many of the next ones fail, if shared by several
     std::function<void(int64_t step)> before;  // runs in each step; set ahead of the first
@@ -92,6 +95,7 @@ class HashRunner : public StepRunner {
 
   absl::Status Commit(int32_t block) override {
     if (knobs_->committed >= knobs_->most_committed) {
+      ++knobs_->refused;
       return absl::ResourceExhaustedError("no memory for another block");
     }
     EXPECT_FALSE(committed_[block]) << block;
@@ -108,7 +112,7 @@ class HashRunner : public StepRunner {
   }
   bool Trim() override { return ++knobs_->trims > 0; }
   std::string signature() override { return absl::StrCat("signature", knobs_->signature.load()); }
-  int64_t committed_bytes() const override { return knobs_->committed * 100; }
+  int64_t committed_bytes() const override { return knobs_->committed * kBlockBytes; }
   const std::string& plan_id() const override { return plan_id_; }
 
  private:

@@ -349,18 +349,20 @@ void Scheduler::Failed(const Step& step, const absl::Status& status) {
   again_.push_back(PartOf(step, 0, half));
 }
 
-void Scheduler::Refused(const Step& step, const absl::Status& status) {
+bool Scheduler::Refused(const Step& step, const absl::Status& status, bool waits) {
   const int64_t before = running();
   SetInStep(step, false);
   again_.push_back(step);
-  if (running() < before) return;  // who ended meanwhile has given up blocks
-  if (Sequence* victim = Victim()) {
+  if (running() < before) return false;  // who ended meanwhile has given up blocks
+  Sequence* const victim = Victim();
+  if (victim != nullptr) {
     Preempt(victim);
-  } else {
+  } else if (!waits) {
     Fail(*running_.begin(), status);
   }
   most_running_ = std::max<int64_t>(1, running());
   steps_since_refusal_ = 0;
+  return victim == nullptr && waits;
 }
 
 void Scheduler::Cancel(SequenceId id, const absl::Status& status) {

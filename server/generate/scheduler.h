@@ -134,9 +134,9 @@ class Scheduler {
   void Failed(const Step& step, const absl::Status& status);
   // Reports that the step was not run, since there is no memory for blocks of it that nobody keeps:
   // the last in order is preempted, and the step's other rows come again. A sequence that runs
-  // alone ends with the status. From then on at most so many run as do, and one more after every
-  // 32 steps.
-  void Refused(const Step& step, const absl::Status& status);
+  // alone ends with the status; with `waits` its rows come again, and the call returns true. From
+  // then on at most so many run as do, and one more after every 32 steps.
+  bool Refused(const Step& step, const absl::Status& status, bool waits);
   // Ends a sequence with an error. Does nothing if it has ended.
   void Cancel(SequenceId id, const absl::Status& status);
   // Gives a sequence no rows until it is resumed: its client does not read. It keeps its place and

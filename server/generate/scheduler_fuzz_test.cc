@@ -255,9 +255,10 @@ class Fuzz {
   }
 
   Step Refuse(const Step& step) {
-    for (SequenceId id : step.tables) asked_[id].alone_refused = scheduler_.running() == 1;
+    const bool alone = scheduler_.running() == 1, waits = Below(2) == 0;
+    for (SequenceId id : step.tables) asked_[id].alone_refused |= alone && !waits;
     again_.insert(step.tables.begin(), step.tables.end());
-    scheduler_.Refused(step, kNoMemory);
+    EXPECT_LE(scheduler_.Refused(step, kNoMemory, waits), alone && waits);
     TakeEnded();
     return step;
   }

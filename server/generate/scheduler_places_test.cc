@@ -87,7 +87,8 @@ TEST_F(SchedulerTest, ThoseWhoGainedMoreAndGaveUpLessGoFirst) {
     scheduler.Done(step, Tell(step, 7));
   };
   const auto refuse = [&] {
-    scheduler.Refused(scheduler.Next(now_, times_), absl::ResourceExhaustedError("no memory"));
+    scheduler.Refused(scheduler.Next(now_, times_), absl::ResourceExhaustedError("no memory"),
+                      /*waits=*/false);
     SequenceId waits = 0;
     for (int id = 1; id < 5; ++id) {
       if (scheduler.Find(id) != nullptr && !scheduler.Find(id)->running) waits = waits * 10 + id;
@@ -118,7 +119,8 @@ TEST_F(SchedulerTest, AfterARefusalNoMoreRunThanDidAndOneMoreEvery32Steps) {
   for (int id = 1; id < 9; ++id) ASSERT_TRUE(scheduler.Add(id, Prompt(1, 80)).ok());
   EXPECT_EQ(run(1), 4);
   for (int i = 0; i < 2; ++i) {
-    scheduler.Refused(scheduler.Next(now_, times_), absl::ResourceExhaustedError("no memory"));
+    scheduler.Refused(scheduler.Next(now_, times_), absl::ResourceExhaustedError("no memory"),
+                      /*waits=*/false);
   }
   EXPECT_EQ(run(2), 2);
   scheduler.Cancel(1, absl::CancelledError("left"));
@@ -153,7 +155,7 @@ TEST_F(SchedulerTest, AStepWithoutMemoryComesAgainWithoutTheLastUntilOneIsAlone)
   for (int i = 0; i < 3; ++i) {
     const Step step = scheduler_.Next(now_, times_);
     steps.push_back(step.tables);
-    scheduler_.Refused(step, absl::ResourceExhaustedError("no memory"));
+    scheduler_.Refused(step, absl::ResourceExhaustedError("no memory"), /*waits=*/false);
   }
   EXPECT_THAT(steps, ElementsAre(ElementsAre(1, 2, 3), ElementsAre(1, 2), ElementsAre(1)));
   EXPECT_THAT(Ends(), ElementsAre("1 RESOURCE_EXHAUSTED: no memory"));
@@ -241,7 +243,8 @@ TEST_F(SharingTest, APreemptedOneFindsItsBlocks) {
   ASSERT_TRUE(scheduler_.Add(1, Prompt(1, 20)).ok());
   ASSERT_TRUE(scheduler_.Add(2, Rooted(6, 20)).ok());
   for (int i = 0; i < 5; ++i) Run();  // the second has 6 + 5 tokens, of which 10 are stored
-  scheduler_.Refused(scheduler_.Next(now_, times_), absl::ResourceExhaustedError("no memory"));
+  scheduler_.Refused(scheduler_.Next(now_, times_), absl::ResourceExhaustedError("no memory"),
+                     /*waits=*/false);
   EXPECT_FALSE(scheduler_.Find(2)->running);
   EXPECT_EQ(pool_.kept(), 2);
   Run();

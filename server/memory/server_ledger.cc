@@ -45,7 +45,7 @@ absl::Status ServerLedger::Hold(HeldKind kind, int64_t bytes, absl::string_view 
   int64_t held = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit_ - held) {
-      if (refused_) refused_();
+      if (refused_) refused_(bytes);
       return absl::ResourceExhaustedError(
           absl::StrCat(what, ": needs ", bytes, " bytes for ", HeldKindName(kind), ", ", held,
                        " of the limit of ", limit_name(), " are held: ", Describe()));

@@ -65,8 +65,8 @@ class ServerLedger final : public MemoryLedger {
   // Called with the bytes of each dropped reservation of a model or an upload, on the thread that
   // drops it. Must be short and thread-safe, and valid as long as the ledger.
   using Freed = std::function<void(int64_t bytes)>;
-  // Called for each refused reservation, under the same conditions.
-  using Refused = std::function<void()>;
+  // Called with the bytes of each refused reservation, under the same conditions.
+  using Refused = std::function<void(int64_t bytes)>;
 
   // Messages name the limit `name`.
   explicit ServerLedger(int64_t limit, Freed freed = nullptr, Refused refused = nullptr,

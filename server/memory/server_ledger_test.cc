@@ -39,6 +39,15 @@ TEST(ServerLedgerTest, GivesBackOnDestructionAndOnAssignment) {
   EXPECT_EQ(ledger.used(), 0);
 }
 
+TEST(ServerLedgerTest, TellsOfWhatItRefuses) {
+  std::vector<int64_t> refused;
+  ServerLedger ledger(100, nullptr, [&](int64_t bytes) { refused.push_back(bytes); });
+  auto held = ledger.Reserve(HeldKind::kRequests, 100, "a");
+  EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, 7, "b").ok());
+  EXPECT_FALSE(ledger.Reserve(MemoryKind::kArena, INT64_MAX).ok());
+  EXPECT_THAT(refused, ::testing::ElementsAre(7, INT64_MAX));
+}
+
 TEST(ServerLedgerTest, HugeRequestsDoNotOverflow) {
   ServerLedger ledger(100);
   auto held = ledger.Reserve(HeldKind::kRequests, 100, "a");

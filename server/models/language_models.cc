@@ -220,6 +220,7 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   engine.scheduler = sizes.scheduler;
   engine.vocabulary = hosted.vocabulary;
   engine.blocks = static_cast<int32_t>(sizes.blocks);
+  engine.block_bytes = sizes.scheduler.block * sizes.token_kv_bytes;
   engine.metrics = version->shared_metrics();
   // States on a GPU are counted with its memory: nothing of the host's is gained by them.
   if (!GpuOrdinal(version->device()).has_value()) {
@@ -228,27 +229,42 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   hosted.model->engine = Engine::Create(engine, std::move(runner), hosted.model->text.tokenizer);
   {
     MutexLock lock(mu_);
-    std::erase_if(opened_, [](const Opened& opened) { return opened.model.expired(); });
-    opened_.push_back({hosted.model, hosted.model->engine->RoomAsker()});
+    std::erase_if(opened_, [](const Opened& opened) { return opened.room.expired(); });
+    opened_.push_back({GpuOrdinal(version->device()), hosted.model->engine->room()});
   }
   version->SetLanguageModel(std::move(hosted.model));
 }
 
-void LanguageModels::AskRoom() {
+LanguageModels::Rooms LanguageModels::RoomsOf(std::optional<int> gpu, int64_t bytes) {
+  Rooms rooms;
   MutexLock lock(mu_);
-  for (const Opened& opened : opened_) opened.ask_room();
+  for (const Opened& opened : opened_) {
+    if (bytes <= 0) break;
+    std::shared_ptr<BlockRoom> room = opened.gpu == gpu ? opened.room.lock() : nullptr;
+    const int64_t unused = room == nullptr ? 0 : room->unused_bytes();
+    if (unused == 0) continue;
+    bytes -= std::min(bytes, unused);
+    rooms.push_back(std::move(room));
+  }
+  return bytes <= 0 ? std::move(rooms) : Rooms();
 }
 
-bool LanguageModels::MakeRoom(SequenceTime until) {
-  std::vector<std::shared_ptr<const LanguageModel>> models;
-  {
-    MutexLock lock(mu_);
-    for (const Opened& opened : opened_) {
-      if (auto model = opened.model.lock()) models.push_back(std::move(model));
-    }
+void LanguageModels::AskRoom(int64_t bytes) {
+  int64_t missing = bytes - ledger_.free();
+  for (const std::shared_ptr<BlockRoom>& room : RoomsOf(std::nullopt, missing)) {
+    const int64_t gives = std::min(missing, room->unused_bytes());
+    room->Ask(gives);
+    missing -= gives;
   }
-  for (const auto& model : models) model->engine->MakeRoom(until);
-  return !models.empty();
+}
+
+bool LanguageModels::MakeRoom(const std::string& device, const MemoryLedger& memory, int64_t bytes,
+                              SequenceTime until) {
+  for (const auto& room : RoomsOf(GpuOrdinal(device), bytes - memory.free())) {
+    const int64_t missing = bytes - memory.free();
+    if (missing > 0) room->Await(missing, until);
+  }
+  return bytes <= memory.free();
 }
 
 }  // namespace athanor

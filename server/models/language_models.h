@@ -12,8 +12,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,6 +24,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "runtime/state_memory.h"
 #include "server/base/options.h"
+#include "server/generate/block_room.h"
 #include "server/generate/scheduler.h"
 #include "server/memory/server_ledger.h"
 #include "server/models/encoder_model.h"
@@ -85,11 +87,13 @@ class LanguageModels {
   // Makes the engine, and the model that of the version. REQUIRES: the version has its metrics, and
   // nobody shares it yet.
   void Open(HostedModel hosted, ModelVersion* version);
-  // Has all engines give back the memory of blocks that no sequence has. Returns when they have, or
-  // at `until`; false if there is no engine. Not for an engine's thread.
-  bool MakeRoom(SequenceTime until);
-  // As MakeRoom, without waiting, for any thread.
-  void AskRoom();
+  // Has engines of the memory that `device` uses, whose ledger is `memory`, give back that of
+  // blocks that no sequence has, until `bytes` are free or it is `until`. Returns whether they are.
+  // Asks nobody where they cannot be. Not for an engine's thread.
+  bool MakeRoom(const std::string& device, const MemoryLedger& memory, int64_t bytes,
+                SequenceTime until);
+  // As MakeRoom of the host's memory, without waiting, for any thread.
+  void AskRoom(int64_t bytes);
 
   // Bytes that engines may still take beside those that the ledger counts.
   struct Promised {
@@ -105,10 +109,15 @@ class LanguageModels {
   const ServerOptions& options_;
   ServerLedger& ledger_;
   std::atomic<int64_t> promised_prepared_{0}, promised_states_{0};
+  using Rooms = std::vector<std::shared_ptr<BlockRoom>>;
+  // Returns those of engines with blocks on this GPU, or on the host, that together have about so
+  // many bytes; none where all have fewer.
+  Rooms RoomsOf(std::optional<int> gpu, int64_t bytes);
+
   Mutex mu_;
   struct Opened {
-    std::weak_ptr<const LanguageModel> model;
-    std::function<void()> ask_room;
+    std::optional<int> gpu;  // none: blocks are in the host's memory
+    std::weak_ptr<BlockRoom> room;
   };
   std::vector<Opened> opened_ ABSL_GUARDED_BY(mu_);
 };

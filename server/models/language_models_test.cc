@@ -270,7 +270,13 @@ TEST_F(LanguageModelsTest, MemoryOfBlocksIsCountedAndGivenBack) {
 
 TEST_F(LanguageModelsTest, EnginesMakeRoomForOthers) {
   LanguageModels& models = core_->registry().language_models();
-  EXPECT_FALSE(models.MakeRoom(SequenceTime::max())) << "there is none";
+  ServerLedger& ledger = core_->ledger();
+  // Asks for so many bytes more than are free.
+  const auto make_room = [&](int64_t more, const std::string& device = "") {
+    return models.MakeRoom(device, ledger, ledger.free() + more, SequenceTime::max());
+  };
+  EXPECT_TRUE(make_room(0));
+  EXPECT_FALSE(make_room(1)) << "there is no engine";
   auto version = StoreLlama();
   Reader first(*version, {3}, 1);  // waits for the plan: what it computed is not kept
   EXPECT_TRUE(first.End().ok());
@@ -278,18 +284,28 @@ TEST_F(LanguageModelsTest, EnginesMakeRoomForOthers) {
   EXPECT_TRUE(reader.End().ok());
   const int64_t before = core_->ledger().used(HeldKind::kStates);
   EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 4) << "of 69 positions";
-  // Whoever is refused memory has kept blocks give way.
-  EXPECT_FALSE(core_->ledger().Reserve(HeldKind::kRequests, int64_t{1} << 60, "much").ok());
-  while (version->language_model()->engine->view().kept_blocks > 0) std::this_thread::yield();
+  // What can never fit has nothing give way, whoever asks and however often.
+  Engine& engine = *version->language_model()->engine;
+  const int64_t unused = engine.room().lock()->unused_bytes();
+  EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, int64_t{1} << 60, "much").ok());
+  EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, ledger.free() + unused + 1, "much").ok());
+  EXPECT_FALSE(make_room(unused + 1));
+  EXPECT_FALSE(make_room(unused, "cuda:0")) << "the blocks are not there";
+  Reader waits(*version, {3}, 1);  // a step after that
+  EXPECT_TRUE(waits.End().ok());
+  EXPECT_EQ(engine.view().kept_blocks, 4);
+  // Whoever is refused memory has kept blocks give way until there is enough.
+  EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, ledger.free() + 1, "little").ok());
+  while (engine.view().kept_blocks == 4) std::this_thread::yield();
   Reader again(*version, std::vector<int32_t>(50, 3), 20);
   EXPECT_TRUE(again.End().ok());
-  EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 4);
-  EXPECT_TRUE(models.MakeRoom(SequenceTime::max()));
-  EXPECT_EQ(version->language_model()->engine->view().kept_blocks, 0);
-  EXPECT_LE(core_->ledger().used(HeldKind::kStates), before) << "a granule may hold block 0";
+  EXPECT_EQ(engine.view().kept_blocks, 4);
+  make_room(engine.room().lock()->unused_bytes());
+  EXPECT_LT(engine.view().kept_blocks, 4);
+  EXPECT_LE(ledger.used(HeldKind::kStates), before) << "a granule may hold block 0";
   ASSERT_TRUE(core_->registry().Delete("m", "").ok());
   version.reset();
-  while (models.MakeRoom(SequenceTime::max())) std::this_thread::yield();
+  while (make_room(1)) std::this_thread::yield();
 }
 
 TEST_F(LanguageModelsTest, WhatAnEngineMayTakeIsPromisedWhileItLives) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "runtime/plan_memory.h"
 
 namespace athanor {
 
@@ -40,6 +41,24 @@ absl::Status TooLarge(const ModelVersion& version, const v1::Plan& plan, const a
 
 }  // namespace
 
+bool PlanLoader::MakeRoom(const ModelVersion& version, const Graph& graph, const v1::Plan& plan,
+                          absl::Span<const std::shared_ptr<const MappedTensor>> parameters) const {
+  ParameterHashes hashes;
+  const std::vector<NodeId> ids = graph.ParameterIds();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    hashes[graph.node(ids[i]).name] = std::string(parameters[i]->hash());
+  }
+  const PreparedPool* pool = backends_.pool(version.device(), ledger_);
+  const auto memory = MemoryOf(plan, hashes, pool == nullptr || pool->host_memory());
+  if (!memory.ok()) return false;
+  const int64_t weights = pool == nullptr ? memory->WeightBytes() : memory->NewBytes(*pool);
+  const int64_t bytes = weights + (weights > 0 ? memory->brief : 0) + memory->scratch;
+  const MemoryLedger* const ledger = pool == nullptr ? ledger_ : pool->ledger();
+  return ledger != nullptr &&
+         registry_.language_models().MakeRoom(version.device(), *ledger, bytes,
+                                              std::chrono::steady_clock::now() + kRoomWait);
+}
+
 absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     const ModelVersion& version, const Graph& graph,
     std::shared_ptr<const CompiledPlan> compiled) const {
@@ -61,8 +80,7 @@ absl::StatusOr<std::shared_ptr<const ServedPlan>> PlanLoader::Load(
     return graph.StateIds().empty() ? served->contexts->MakeFirst() : absl::OkStatus();
   };
   absl::Status loaded = load();
-  if (absl::IsResourceExhausted(loaded) &&
-      registry_.language_models().MakeRoom(std::chrono::steady_clock::now() + kRoomWait)) {
+  if (absl::IsResourceExhausted(loaded) && MakeRoom(version, graph, plan, parameters)) {
     loaded = load();
   }
   if (!loaded.ok()) return TooLarge(version, plan, loaded);
