@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 
 namespace athanor {
+namespace {
+
+constexpr int64_t kGoneRemembered = 1024;
+
+}  // namespace
 
 BlockPool::BlockPool(int32_t blocks) : blocks_(blocks), blank_(blocks - 1) {
   std::iota(blank_.begin(), blank_.end(), 1);  // sorted, which is a heap
 }
 
 std::optional<int32_t> BlockPool::Find(const BlockKey& key) const {
+  ++lookups_;
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return std::nullopt;
   return found->second;
@@ -69,6 +76,13 @@ void BlockPool::Forget() {
   Shed(kept_);
   for (const auto& [key, block] : by_key_) blocks_[block].keyed = false;
   by_key_.clear();
+  gone_before_ = gone() + 1;
+  gone_.clear();
+}
+
+std::optional<absl::Span<const int32_t>> BlockPool::GoneSince(int64_t since) const {
+  if (since < gone_before_) return std::nullopt;
+  return absl::MakeConstSpan(gone_).subspan(since - gone_before_);
 }
 
 void BlockPool::Keep(int32_t block) {
@@ -95,6 +109,11 @@ void BlockPool::MakeBlank(int32_t block) {
 void BlockPool::TakeKey(int32_t block) {
   by_key_.erase(blocks_[block].key);
   blocks_[block].keyed = false;
+  if (std::ssize(gone_) == 2 * kGoneRemembered) {
+    gone_.erase(gone_.begin(), gone_.begin() + kGoneRemembered);
+    gone_before_ += kGoneRemembered;
+  }
+  gone_.push_back(block);
 }
 
 absl::Status BlockPool::Check() const {

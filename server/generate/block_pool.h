@@ -20,6 +20,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "server/generate/block_key.h"
 
 namespace athanor {
@@ -51,6 +52,15 @@ class BlockPool {
   // Takes all keys away: kept blocks become blank.
   void Forget();
 
+  // Number of keys that were taken away so far.
+  int64_t gone() const { return gone_before_ + static_cast<int64_t>(gone_.size()); }
+  // Returns the blocks that had those from number `since` on, the oldest first: what was found of
+  // other blocks is still there. nullopt: they are forgotten, at least the last 1,024 but for
+  // Forget. Valid until the next call. REQUIRES: 0 <= since <= gone()
+  std::optional<absl::Span<const int32_t>> GoneSince(int64_t since) const;
+  // Number of calls of Find.
+  int64_t lookups() const { return lookups_; }
+
   // Number of references to a block; 0: free.
   int32_t references(int32_t block) const { return blocks_[block].references; }
   bool IsKept(int32_t block) const { return blocks_[block].keyed && references(block) == 0; }
@@ -80,6 +90,9 @@ class BlockPool {
   std::vector<int32_t> blank_;  // a heap with the lowest block at the front
   absl::flat_hash_map<BlockKey, int32_t> by_key_;
   int64_t kept_ = 0;
+  std::vector<int32_t> gone_;  // blocks whose keys were taken away last
+  int64_t gone_before_ = 0;    // number of those before
+  mutable int64_t lookups_ = 0;
 };
 
 }  // namespace athanor

@@ -1,12 +1,14 @@
 #include "server/generate/block_pool.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <random>
 #include <set>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace athanor {
@@ -247,6 +249,42 @@ TEST(BlockPoolTest, IsTheSimpleModelOverRandomOperations) {
       }
     }
   }
+}
+
+BlockKey NumberedKey(int number) {
+  BlockKey key{};
+  std::memcpy(key.data(), &number, sizeof(number));
+  return key;
+}
+
+TEST(BlockPoolTest, TellsWhoseKeysAreGone) {
+  using ::testing::ElementsAre;
+  BlockPool pool(4000);
+  std::vector<int32_t> blocks;
+  for (int i = 0; i < 3000; ++i) {
+    blocks.push_back(*pool.Take());
+    pool.Name(blocks.back(), NumberedKey(i));
+  }
+  EXPECT_EQ(pool.gone(), 0);
+  EXPECT_THAT(*pool.GoneSince(0), ElementsAre());
+  pool.Unname(blocks[7]);
+  pool.Unname(blocks[7]);
+  pool.Unname(blocks[3]);
+  EXPECT_EQ(pool.gone(), 2);
+  EXPECT_THAT(*pool.GoneSince(0), ElementsAre(blocks[7], blocks[3]));
+  EXPECT_THAT(*pool.GoneSince(1), ElementsAre(blocks[3]));
+  pool.Name(blocks[3], NumberedKey(3));
+  EXPECT_EQ(pool.gone(), 2);
+  for (const int32_t block : blocks) pool.Drop(block);
+  pool.Shed(2500);
+  EXPECT_EQ(pool.gone(), 2502);
+  EXPECT_FALSE(pool.GoneSince(0).has_value());
+  ASSERT_TRUE(pool.GoneSince(2502 - 1024).has_value());
+  EXPECT_EQ(pool.GoneSince(2502 - 1024)->size(), 1024u);
+  EXPECT_EQ(pool.GoneSince(2501)->front(), pool.GoneSince(2502 - 1024)->back());
+  pool.Forget();
+  EXPECT_FALSE(pool.GoneSince(2502).has_value());
+  EXPECT_THAT(*pool.GoneSince(pool.gone()), ElementsAre());
 }
 
 }  // namespace

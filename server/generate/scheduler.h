@@ -178,8 +178,9 @@ class Scheduler {
   // Returns the first of a client's waiting sequences of this priority; null if all of them pause,
   // or wait for a block that another is about to store.
   Sequence* FirstOf(const FairOrder::Client* client, int64_t priority);
-  // Returns the number of blocks that the sequence would share.
-  int64_t Hits(const Sequence& sequence) const;
+  // Returns the blocks that a waiting sequence would share. Looks up only what has changed since
+  // the last call.
+  const std::vector<int32_t>& Hits(Sequence* sequence) const;
   // Reports whether the sequence waits for a block that another is about to store. StillAwaits
   // looks only at the sequence that Awaits found last.
   bool Awaits(Sequence* sequence) const;
@@ -189,8 +190,8 @@ class Scheduler {
   bool IsSharable(const Sequence& sequence, int64_t block) const;
   bool IsAboutToStore(const Sequence& sequence, int64_t block) const;
   // Reports whether the sequence can be admitted, once it has preempted those that give way to it.
-  bool MakeRoomFor(const Sequence& sequence);
-  bool HasRoomFor(const Sequence& sequence) const;
+  bool MakeRoomFor(Sequence* sequence);
+  bool HasRoomFor(Sequence* sequence) const;
   // Returns a sequence of a client above its share that gives way to a waiting one; null if none
   // does.
   Sequence* GivesWayTo(const Sequence& sequence) const;

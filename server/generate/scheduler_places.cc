@@ -1,5 +1,7 @@
 // The part of Scheduler that gives sequences places and blocks, and takes them away.
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -22,7 +24,7 @@ void Scheduler::Admit() {
   // Nobody gives way: spares the walk over those that wait.
   if (running() >= most_running_ && pauses == 0 && fair_.working() <= 1) return;
   while (Sequence* sequence = FirstWaiting()) {
-    if (!MakeRoomFor(*sequence)) return;
+    if (!MakeRoomFor(sequence)) return;
     Place(sequence);
   }
 }
@@ -39,6 +41,7 @@ Sequence* Scheduler::FirstWaiting() {
       if (first != nullptr && sequence->priority > first->priority) break;
       if (sequence->paused.has_value() || StillAwaits(sequence)) continue;
       if (first == nullptr || turn(sequence) < turn(first)) first = sequence;
+      if (fair_.working() <= 1) break;  // all are of one client
     }
     if (first == nullptr) return nullptr;
     // If all that FirstOf looks at wait for others' blocks, they are known to next time.
@@ -56,7 +59,7 @@ Sequence* Scheduler::FirstOf(const FairOrder::Client* client, int64_t priority) 
     if (sequence->paused.has_value() || Awaits(sequence)) continue;
     ++looked_at;
     if (oldest == nullptr) oldest = sequence;
-    const int64_t hits = Hits(*sequence);
+    const int64_t hits = std::ssize(Hits(sequence));
     if (best != nullptr && hits <= most) continue;
     best = sequence;
     most = hits;
@@ -64,9 +67,21 @@ Sequence* Scheduler::FirstOf(const FairOrder::Client* client, int64_t priority) 
   return oldest != nullptr && oldest->passed >= kMostPassed ? oldest : best;
 }
 
-int64_t Scheduler::Hits(const Sequence& sequence) const {
-  int64_t hits = 0;
-  while (IsSharable(sequence, hits) && pool_->Find(sequence.keys[hits]).has_value()) ++hits;
+const std::vector<int32_t>& Scheduler::Hits(Sequence* sequence) const {
+  std::vector<int32_t>& hits = sequence->hits;
+  if (const auto gone = pool_->GoneSince(sequence->hits_at)) {
+    for (const int32_t block : *gone) {
+      hits.erase(std::find(hits.begin(), hits.end(), block), hits.end());
+    }
+  } else {
+    hits.clear();
+  }
+  sequence->hits_at = pool_->gone();
+  while (IsSharable(*sequence, std::ssize(hits))) {
+    const std::optional<int32_t> next = pool_->Find(sequence->keys[hits.size()]);
+    if (!next.has_value()) break;
+    hits.push_back(*next);
+  }
   return hits;
 }
 
@@ -96,7 +111,7 @@ bool Scheduler::IsSharable(const Sequence& sequence, int64_t block) const {
 bool Scheduler::Awaits(Sequence* sequence) const {
   if (StillAwaits(sequence)) return true;
   sequence->awaits.reset();
-  const int64_t next = Hits(*sequence);
+  const int64_t next = std::ssize(Hits(sequence));
   if (!IsSharable(*sequence, next)) return false;
   for (const Sequence* other : running_) {
     // Nobody waits for those of a later priority.
@@ -108,12 +123,12 @@ bool Scheduler::Awaits(Sequence* sequence) const {
   return false;
 }
 
-bool Scheduler::MakeRoomFor(const Sequence& sequence) {
+bool Scheduler::MakeRoomFor(Sequence* sequence) {
   while (!HasRoomFor(sequence)) {
     Sequence* victim = Victim();
     if (victim == nullptr || !victim->paused.has_value()) {
       if (gave_way_) return false;
-      victim = GivesWayTo(sequence);
+      victim = GivesWayTo(*sequence);
       if (victim == nullptr) return false;
       gave_way_ = true;
     }
@@ -122,12 +137,12 @@ bool Scheduler::MakeRoomFor(const Sequence& sequence) {
   return true;
 }
 
-bool Scheduler::HasRoomFor(const Sequence& sequence) const {
+bool Scheduler::HasRoomFor(Sequence* sequence) const {
   if (running() >= most_running_) return false;
-  const int64_t hits = Hits(sequence);
-  int64_t needed = BlocksFor(static_cast<int64_t>(sequence.tokens.size())) - hits;
-  for (int64_t block = 0; block < hits; ++block) {
-    if (pool_->IsKept(*pool_->Find(sequence.keys[block]))) ++needed;  // it is among the free ones
+  const std::vector<int32_t>& hits = Hits(sequence);
+  int64_t needed = BlocksFor(std::ssize(sequence->tokens)) - std::ssize(hits);
+  for (const int32_t block : hits) {
+    if (pool_->IsKept(block)) ++needed;  // it is among the free ones
   }
   return needed + running() <= pool_->free();
 }
@@ -150,8 +165,8 @@ Sequence* Scheduler::GivesWayTo(const Sequence& sequence) const {
 
 void Scheduler::Place(Sequence* sequence) {
   for (Sequence* other : waiting_) {
-    if (other->priority == sequence->priority && other->client == sequence->client &&
-        other->arrival < sequence->arrival) {
+    if (other == sequence) break;
+    if (other->priority == sequence->priority && other->client == sequence->client) {
       ++other->passed;
     }
   }
@@ -161,15 +176,13 @@ void Scheduler::Place(Sequence* sequence) {
   sequence->running = true;
   sequence->awaits.reset();
   sequence->admitted = static_cast<int64_t>(sequence->tokens.size());
-  const int64_t hits = Hits(*sequence);
-  for (int64_t block = 0; block < hits; ++block) {
-    sequence->blocks.push_back(*pool_->Find(sequence->keys[block]));
-    pool_->Share(sequence->blocks.back());
-  }
-  for (int64_t block = hits; block < BlocksFor(sequence->admitted); ++block) {
+  Hits(sequence);
+  sequence->blocks = std::exchange(sequence->hits, {});
+  for (const int32_t block : sequence->blocks) pool_->Share(block);
+  sequence->stored = sequence->found = std::ssize(sequence->blocks) * options_.block;
+  while (std::ssize(sequence->blocks) < BlocksFor(sequence->admitted)) {
     sequence->blocks.push_back(*pool_->Take());
   }
-  sequence->stored = sequence->found = hits * options_.block;
   sequence->computed = std::max(sequence->computed, sequence->stored);
   ++sequence->client->places;
   sequence->client->owed += sequence->owed();

@@ -254,6 +254,58 @@ TEST_F(SharingTest, APreemptedOneFindsItsBlocks) {
   EXPECT_EQ(scheduler_.counts().recomputed_tokens, 2);
 }
 
+// A thousand that wait for one long prompt: what a step looks up is what has changed.
+TEST_F(SharingTest, LooksUpBlocksOnceASequence) {
+  constexpr int64_t kSequences = 1000, kShared = 255;  // blocks of 4,096 tokens, but the last
+  BlockPool pool(20'000);
+  Scheduler scheduler({.max_batched_tokens = 512,
+                       .max_sequences = 64,
+                       .max_model_len = 5000,
+                       .max_waiting = kSequences,
+                       .block = 16},
+                      &pool);
+  SequenceRequest request = Rooted(4096, 100);
+  AddKeys(*request.root, request.prompt, 16, &request.keys);
+  for (int64_t id = 0; id < kSequences; ++id) ASSERT_TRUE(scheduler.Add(id, request).ok());
+  const auto run = [&] {
+    const int64_t before = pool.lookups();
+    const Step step = scheduler.Next(now_, times_);
+    const int64_t lookups = pool.lookups() - before;
+    scheduler.Done(step, Tell(step, 7));
+    return lookups;
+  };
+  EXPECT_LE(run(), 2 * kSequences) << "each learns whom it waits for";
+  for (int i = 1; i < 8; ++i) EXPECT_LE(run(), 2) << i;
+  EXPECT_EQ(scheduler.running(), 1);
+  EXPECT_LE(run(), (64 + 8) * (kShared + 1)) << "of those admitted, and those looked at";
+  EXPECT_EQ(scheduler.running(), 64);
+  EXPECT_LE(run(), 2);
+  scheduler.Cancel(5, absl::CancelledError("left"));
+  EXPECT_LE(run(), 2 * (kShared + 1)) << "of one more";
+  EXPECT_EQ(scheduler.running(), 64);
+  EXPECT_EQ(scheduler.Find(64)->found, kShared * 16);
+}
+
+// What one that waits has found may go before it is admitted.
+TEST_F(SharingTest, ForgetsBlocksThatAreGone) {
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(17, 1)).ok());
+  RunAll();
+  EXPECT_EQ(pool_.kept(), 4);
+  SequenceRequest large = Prompt(28, 4);
+  large.priority = 1;
+  ASSERT_TRUE(scheduler_.Add(2, large).ok());
+  ASSERT_TRUE(scheduler_.Add(3, Rooted(17, 1)).ok());
+  Run();  // seven of ten blocks are the second's: one that was kept is gone
+  EXPECT_EQ(pool_.kept(), 3);
+  EXPECT_FALSE(scheduler_.Find(3)->running);
+  scheduler_.Cancel(2, absl::CancelledError("left"));
+  EXPECT_EQ(Run().size(), 5u) << "the fourth block anew, and the last token";
+  EXPECT_EQ(Ends().size(), 3u);
+  scheduler_.Forget();
+  ASSERT_TRUE(scheduler_.Add(4, Rooted(17, 1)).ok());
+  EXPECT_EQ(Run().size(), 8u);
+}
+
 TEST_F(SharingTest, WhatLedToAnErrorIsComputedAnew) {
   ASSERT_TRUE(scheduler_.Add(1, Rooted(6)).ok());
   const Step step = scheduler_.Next(now_, times_);

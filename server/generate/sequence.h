@@ -85,6 +85,10 @@ struct Sequence {
   // While it waits: a running sequence, and the number of a block that it is about to store, which
   // this one will share.
   std::optional<std::pair<SequenceId, int64_t>> awaits;
+  // While it waits: the pool's blocks that it would share, as they were when so many keys were
+  // gone.
+  std::vector<int32_t> hits;
+  int64_t hits_at = 0;
   bool in_step = false;                // a step with rows of it is running
   std::optional<absl::Status> failed;  // ends with this once its step has run
 };
