@@ -9,7 +9,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/calls/chat_prompt.h"
 #include "server/calls/sampling_message.h"
-#include "server/generate/stop_watcher.h"
+#include "server/generate/sample/stop_watcher.h"
 
 namespace athanor {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/v1/generate.pb.h"
-#include "server/generate/sampling.h"
+#include "server/generate/sample/sampling.h"
 
 namespace athanor {
 

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "server/generate/sequence.h"
+#include "server/generate/schedule/sequence.h"
 #include "server/generate/step_runner.h"
 
 namespace athanor {

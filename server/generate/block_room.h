@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "server/generate/sequence.h"
+#include "server/generate/schedule/sequence.h"
 
 namespace athanor {
 

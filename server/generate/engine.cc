@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "server/generate/block_key.h"
 #include "server/generate/block_memory.h"
 #include "server/generate/engine_book.h"
 #include "server/generate/reply.h"
-#include "server/generate/sampler.h"
-#include "server/generate/step_times.h"
+#include "server/generate/sample/sampler.h"
+#include "server/generate/schedule/block_key.h"
+#include "server/generate/schedule/step_times.h"
 
 namespace athanor {
 namespace {

@@ -21,12 +21,12 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "server/generate/block_pool.h"
 #include "server/generate/block_room.h"
 #include "server/generate/engine.h"
 #include "server/generate/reply.h"
-#include "server/generate/scheduler.h"
-#include "server/generate/step_times.h"
+#include "server/generate/schedule/block_pool.h"
+#include "server/generate/schedule/scheduler.h"
+#include "server/generate/schedule/step_times.h"
 
 namespace athanor {
 

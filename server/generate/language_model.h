@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/generate/engine.h"
-#include "server/generate/sampling.h"
+#include "server/generate/sample/sampling.h"
 #include "server/text/model_text.h"
 
 namespace athanor {

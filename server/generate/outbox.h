@@ -20,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "server/generate/sampler.h"
-#include "server/generate/sequence.h"
+#include "server/generate/sample/sampler.h"
+#include "server/generate/schedule/sequence.h"
 
 namespace athanor {
 

@@ -20,9 +20,9 @@
 #include "absl/types/span.h"
 #include "server/generate/engine.h"
 #include "server/generate/outbox.h"
-#include "server/generate/sampler.h"
-#include "server/generate/sampling.h"
-#include "server/generate/stop_watcher.h"
+#include "server/generate/sample/sampler.h"
+#include "server/generate/sample/sampling.h"
+#include "server/generate/sample/stop_watcher.h"
 #include "server/text/detokenizer.h"
 
 namespace athanor {

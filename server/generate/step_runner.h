@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "server/generate/scheduler.h"
+#include "server/generate/schedule/scheduler.h"
 
 namespace athanor {
 

@@ -25,7 +25,7 @@
 #include "runtime/state_memory.h"
 #include "server/base/options.h"
 #include "server/generate/block_room.h"
-#include "server/generate/scheduler.h"
+#include "server/generate/schedule/scheduler.h"
 #include "server/memory/server_ledger.h"
 #include "server/models/encoder_model.h"
 #include "server/models/model_version.h"

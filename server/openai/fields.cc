@@ -10,8 +10,8 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/calls/request_limits.h"
-#include "server/generate/sampling.h"
-#include "server/generate/stop_watcher.h"
+#include "server/generate/sample/sampling.h"
+#include "server/generate/sample/stop_watcher.h"
 
 namespace athanor {
 namespace {

@@ -33,7 +33,7 @@ GenerationDefaults ReadGeneration(CheckpointFormat format, const Keys& generatio
     return defaults;
   }
   constexpr std::string_view kEnd = "eos_token_id";
-  // The ranges are those that requests have (server/generate/sampling.h).
+  // The ranges are those that requests have (server/generate/sample/sampling.h).
   defaults.end_tokens = Ends(read.Has(kEnd) ? read : from_config, {kEnd});
   defaults.temperature = read.Number("temperature", 0, 1000, defaults.temperature);
   defaults.top_k = read.Integer("top_k", 0, kMostToken, defaults.top_k);

@@ -112,9 +112,14 @@ ROOMS = {
         "server/memory",
         "server/plans",
     ],
-    # Sequences of tokens: blocks, steps, sampling. A version of a language model has an engine.
+    # Sequences of tokens: which rows a step computes; how a token is chosen. A version of a language
+    # model has an engine.
+    "server/generate/schedule": [],
+    "server/generate/sample": [],
     "server/generate": [
         "server/base",
+        "server/generate/sample",
+        "server/generate/schedule",
         "server/memory",
         "server/metrics",
         "server/plans",
@@ -124,6 +129,7 @@ ROOMS = {
         "server/base",
         "server/batch",
         "server/generate",
+        "server/generate/schedule",
         "server/memory",
         "server/metrics",
         "server/plans",
@@ -193,6 +199,7 @@ ROOMS = {
         "server/base",
         "server/core",
         "server/generate",
+        "server/generate/sample",
         "server/memory",
         "server/metrics",
         "server/models",
@@ -204,6 +211,7 @@ ROOMS = {
         "server/calls",
         "server/core",
         "server/generate",
+        "server/generate/sample",
         "server/http",
         "server/memory",
         "server/models",
