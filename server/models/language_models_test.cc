@@ -295,8 +295,10 @@ TEST_F(LanguageModelsTest, EnginesMakeRoomForOthers) {
   EXPECT_TRUE(waits.End().ok());
   EXPECT_EQ(engine.view().kept_blocks, 4);
   // Whoever is refused memory has kept blocks give way until there is enough.
-  EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, ledger.free() + 1, "little").ok());
-  while (engine.view().kept_blocks == 4) std::this_thread::yield();
+  while (engine.view().kept_blocks == 4) {
+    EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, ledger.free() + unused, "as much").ok());
+    std::this_thread::yield();
+  }
   Reader again(*version, std::vector<int32_t>(50, 3), 20);
   EXPECT_TRUE(again.End().ok());
   EXPECT_EQ(engine.view().kept_blocks, 4);
