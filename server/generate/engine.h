@@ -55,7 +55,7 @@ struct GenerateInput {
   bool continues = false;         // the text goes on with a prompt's: spaces at its beginning count
 };
 
-// What an engine does now, and has done since it was made.
+// Counts what an engine does now, and has done since it was made.
 struct EngineView {
   int64_t running = 0, waiting = 0, paused = 0;  // sequences
   int64_t blocks = 0, free_blocks = 0;

@@ -625,7 +625,7 @@ TEST_F(EngineTest, AnotherSignatureForgetsWhatIsKept) {
     EXPECT_EQ(heard.tokens, Alone(input, signature));
     EXPECT_EQ(heard.summary.cached_tokens, 96);
   }
-  // What runs meanwhile leaves nothing behind that others find.
+  // Sequences that run meanwhile leave nothing behind that others find.
   const GenerateInput other = Prefixed(4, 200, 1, 100);
   allowed = knobs_->steps + 10;
   Client runs(engine_.get(), other);
@@ -665,8 +665,8 @@ TEST_F(EngineTest, AFullPoolCostsTimeOnly) {
   EXPECT_GE(engine_->view().preemptions, preemptions);
 }
 
-// Whoever does not read gives up its blocks to others that need them, and has all of its tokens
-// when it reads again.
+// A client that does not read gives up its blocks to others that need them, and has all of its
+// tokens when it reads again.
 TEST_F(EngineTest, ASlowReaderGivesWayAndGoesOn) {
   EngineOptions options = Small();
   options.outbox_events = 3;

@@ -1,4 +1,4 @@
-// What a version of a language model has beside its plans: text, defaults, and the engine.
+// Holds what a version of a language model has beside its plans: text, defaults, and the engine.
 #ifndef ATHANOR_SERVER_GENERATE_LANGUAGE_MODEL_H_
 #define ATHANOR_SERVER_GENERATE_LANGUAGE_MODEL_H_
 

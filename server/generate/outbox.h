@@ -25,7 +25,7 @@
 
 namespace athanor {
 
-// What is known of a sequence once it has come to its end.
+// Tells what is known of a sequence once it has come to its end.
 struct SequenceSummary {
   SequenceTime started, first_token, last_token;  // its first step began; tokens were chosen
   int64_t prompt_tokens = 0, generated_tokens = 0;

@@ -158,7 +158,7 @@ absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::Make(const StateMemo
   context->inputs.resize(inputs_.size());
   context->outputs.resize(outputs_.size());
   context->dims.resize(dims_.size());
-  // Whoever has the states is an engine: plans over them are those of its steps.
+  // Plans over states are those of an engine's steps.
   if (states != nullptr) context->turn = {Turns::Kind::kStep, states};
   return std::unique_ptr<RunContext>(std::move(context));
 }

@@ -6,8 +6,8 @@
 //         return StartJobFor(added);
 //       });
 //
-// What is dropped lives on while a call uses it. The plan that serves the version has no part in
-// any of this. Thread-safe.
+// Plans that are dropped live on while a call uses them. The plan that serves the version has no
+// part in any of this. Thread-safe.
 #ifndef ATHANOR_SERVER_PLANS_TAP_PLANS_H_
 #define ATHANOR_SERVER_PLANS_TAP_PLANS_H_
 

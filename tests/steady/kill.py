@@ -53,7 +53,7 @@ class Ledger:
 
 
 class Streams:
-    """What is asked of the language model, both ways, and what each prompt's answer is."""
+    """Questions to the language model, asked both ways, and the answer to each prompt."""
 
     def __init__(self, run: Run, server: Server, client: athanor.Client) -> None:
         folder = run.folder / "decoder"

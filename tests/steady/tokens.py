@@ -85,7 +85,7 @@ def _requests(choose: random.Random, engine: athanor.EngineStatus) -> list[Asked
 
 
 class _Load:
-    """What callers do, and what they counted."""
+    """Does what callers do, and counts it."""
 
     def __init__(self, model: athanor.Model, asked: list[Asked], seed: int) -> None:
         self.model = model

@@ -308,7 +308,7 @@ void Scheduler::Done(const Step& step, absl::Span<const Told> told) {
     Sequence* sequence = Get(outcome.id);
     if (sequence == nullptr) continue;
     if (!outcome.status.ok()) {
-      // What it read may be wrong: others compute it anew.
+      // Its blocks may be wrong: others compute them anew.
       for (int32_t block : sequence->blocks) pool_->Unname(block);
       Fail(sequence, outcome.status);
       continue;

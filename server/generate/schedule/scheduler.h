@@ -144,7 +144,7 @@ class Scheduler {
   void Pause(SequenceId id, SequenceTime now);
   void Resume(SequenceId id);
   // Takes the keys of all blocks away: what computes keys and values is about to change, or has.
-  // What runs names no more blocks.
+  // Sequences that run name no more blocks.
   void Forget();
   // Returns those that ended since the last call, in that order; their blocks are free.
   std::vector<Ended> TakeEnded();

@@ -30,7 +30,7 @@ void Scheduler::Admit() {
 }
 
 Sequence* Scheduler::FirstWaiting() {
-  // Who has its share would have to give way to who has not.
+  // A client with its share would have to give way to one without.
   const auto turn = [this](const Sequence* sequence) {
     const FairOrder::Client& client = *sequence->client;
     return std::pair(!fair_.IsBelow(client), client.time + static_cast<double>(client.owed));

@@ -286,7 +286,7 @@ TEST_F(SharingTest, LooksUpBlocksOnceASequence) {
   EXPECT_EQ(scheduler.Find(64)->found, kShared * 16);
 }
 
-// What one that waits has found may go before it is admitted.
+// Blocks that a waiting sequence has found may go before it is admitted.
 TEST_F(SharingTest, ForgetsBlocksThatAreGone) {
   ASSERT_TRUE(scheduler_.Add(1, Rooted(17, 1)).ok());
   RunAll();

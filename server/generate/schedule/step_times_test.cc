@@ -83,7 +83,7 @@ TEST(StepTimesTest, WhatWasSlowOnceIsForgottenThoughItsRowsDoNotComeAgain) {
   EXPECT_GT(times.RowsWithin(milliseconds(50), 512), 128);
 }
 
-// What a step has room for grows though a large step was slow at first.
+// Steps get room for more rows though a large step was slow at first.
 TEST(StepTimesTest, RowsGrowBackAfterASlowLargeTurn) {
   StepTimes times;
   times.Learn(512, seconds(10));
