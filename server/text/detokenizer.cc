@@ -11,7 +11,8 @@ Detokenizer::Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, Options opt
     : tokenizer_(std::move(tokenizer)),
       options_(options),
       strip_(options.continues ? 0 : tokenizer_->strip_left()),
-      first_(!options.continues && tokenizer_->strip_first_token()) {}
+      first_(!options.continues && (tokenizer_->strip_first_token() || tokenizer_->joins_words())) {
+}
 
 void Detokenizer::Flush(bool end, std::string* text) {
   std::string_view rest = held_;
@@ -31,9 +32,9 @@ void Detokenizer::Flush(bool end, std::string* text) {
 
 void Detokenizer::Add(int32_t id, std::string* text) {
   if (!options_.special && tokenizer_->special(id)) return;
-  std::string_view bytes = tokenizer_->BytesOf(id);
+  std::string_view bytes = first_ ? tokenizer_->FirstBytesOf(id) : tokenizer_->BytesOf(id);
   if (bytes.empty()) return;
-  if (std::exchange(first_, false)) {
+  if (std::exchange(first_, false) && tokenizer_->strip_first_token()) {
     for (char c : bytes) {
       if (c != ' ') held_.push_back(c);
     }

@@ -9,6 +9,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/text/bert.h"
+#include "server/text/normalize.h"
 #include "server/text/pre_rows.h"
 #include "server/text/utf8.h"
 #include "server/text/vocabulary.h"
@@ -154,6 +156,70 @@ absl::Status ReadCharsmap(const Gguf& gguf, ScoredPieces* scored) {
   return ReadKey(gguf, "remove_extra_whitespaces", &scored->strips);
 }
 
+// Reports whether each piece is as a normalizer's steps leave it: no text becomes one that is not.
+absl::StatusOr<bool> AreAllNormal(const TokenizerData& data, std::vector<NormalizeStep> steps) {
+  ASSIGN_OR_RETURN(const Normalizer normalizer, Normalizer::Create(std::move(steps)));
+  for (size_t id = 0; id < data.pieces.size(); ++id) {
+    if (data.hidden[id]) continue;
+    ASSIGN_OR_RETURN(const std::string normal, normalizer.Run(data.pieces[id]));
+    if (normal != data.pieces[id]) return false;
+  }
+  return true;
+}
+
+// Writes a piece as BERT's vocab.txt does. llama.cpp's converter (conversion/bert.py) takes "##"
+// from those that have it and puts U+2581 ahead of others but control tokens; older ones left all
+// in brackets alone.
+std::string BertPiece(const std::string& piece, PieceType type) {
+  if (type == PieceType::kControl) return piece;
+  if (piece.starts_with(kSpace) && piece != kSpace) return piece.substr(sizeof kSpace - 1);
+  return piece.starts_with('[') && piece.ends_with(']') ? piece : Cat("##", piece);
+}
+
+// Sets a token's id to what a key says, else to the token of that text.
+absl::Status ReadNamed(const Gguf& gguf, std::string_view key, std::string_view text,
+                       const TokenizerData& data, int32_t* token) {
+  int64_t id = -1;
+  RETURN_IF_ERROR(ReadKey(gguf, key, &id));
+  if (id == -1) {
+    id = std::find(data.pieces.begin(), data.pieces.end(), text) - data.pieces.begin();
+  }
+  if (id < 0 || id >= static_cast<int64_t>(data.pieces.size())) {
+    return absl::InvalidArgumentError(
+        Cat("tokenizer.ggml.", key, " is ", id, ", of ", data.pieces.size(), " tokens"));
+  }
+  *token = static_cast<int32_t>(id);
+  return absl::OkStatus();
+}
+
+// Reads BERT's pieces. The file does not say whether case and accents go; pieces do: no text
+// becomes a piece with capitals or accents if they go.
+absl::StatusOr<TokenizerData> ReadBert(const Gguf& gguf, const std::vector<std::string>& pieces,
+                                       const std::vector<PieceType>& types) {
+  TokenizerData data;
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    const bool special = types[id] == PieceType::kControl || types[id] == PieceType::kUnknown;
+    data.pieces.push_back(BertPiece(pieces[id], types[id]));
+    data.hidden.push_back(special || types[id] == PieceType::kUnused);
+    if (!special && types[id] != PieceType::kUserDefined) continue;
+    data.added.push_back(
+        {.content = data.pieces[id], .id = static_cast<int32_t>(id), .special = special});
+  }
+  int32_t cls = 0, sep = 0;
+  RETURN_IF_ERROR(ReadNamed(gguf, "unknown_token_id", "[UNK]", data, &data.unk));
+  RETURN_IF_ERROR(ReadNamed(gguf, "cls_token_id", "[CLS]", data, &cls));
+  RETURN_IF_ERROR(ReadNamed(gguf, "seperator_token_id", "[SEP]", data, &sep));
+  data.begin = {cls};
+  data.end = {sep};
+  BertRules rules;
+  ASSIGN_OR_RETURN(rules.lowercase, AreAllNormal(data, {{.kind = NormalizeStep::kLowercase}}));
+  ASSIGN_OR_RETURN(rules.strip_accents,
+                   AreAllNormal(data, {{.kind = NormalizeStep::kNfd},
+                                       {.kind = NormalizeStep::kDropNonspacing}}));
+  SetBert(rules, &data);
+  return data;
+}
+
 }  // namespace
 
 absl::StatusOr<TokenizerData> ReadVocabulary(const Gguf& gguf) {
@@ -165,16 +231,18 @@ absl::StatusOr<TokenizerData> ReadVocabulary(const Gguf& gguf) {
   std::string pre;
   RETURN_IF_ERROR(ReadKey(gguf, "pre", &pre));
   if (model == "gemma4") pre = model;
-  if (model != "gpt2" && model != "llama" && model != "gemma4" && model != "t5") {
+  if (model != "gpt2" && model != "llama" && model != "gemma4" && model != "t5" &&
+      model != "bert") {
     return absl::UnimplementedError(
         Cat("tokenizer.ggml.model ", Quoted(model),
-            " is not supported; supported are gpt2, llama, gemma4, t5"));
+            " is not supported; supported are gpt2, llama, gemma4, t5, bert"));
   }
   RETURN_IF_ERROR(ReadTypes(gguf, pieces.size(), &types));
   for (size_t id = 0; id < pieces.size(); ++id) {
     if (!pieces[id].empty() && !FindBrokenUtf8(pieces[id])) continue;
     return absl::InvalidArgumentError(Cat("tokenizer.ggml.tokens[", id, "] is empty or no UTF-8"));
   }
+  if (model == "bert") return ReadBert(gguf, pieces, types);
   if (model != "llama" && model != "t5") return ReadMerged(gguf, pre, std::move(pieces), types);
   ScoredPieces scored;
   const bool unigram = model == "t5";

@@ -14,6 +14,7 @@
 #include "compiler/frontend/checkpoint/gguf.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/text/bert.h"
 #include "server/text/json_fields.h"
 #include "server/text/ranks.h"
 #include "server/text/tokenizer_json.h"
@@ -30,7 +31,7 @@ constexpr char kTokenizer[] = "tokenizer.json", kSentencePiece[] = "tokenizer.mo
                kConfig[] = "tokenizer_config.json", kSpecialMap[] = "special_tokens_map.json",
                kAddedTokens[] = "added_tokens.json", kTemplate[] = "chat_template.jinja",
                kDecoder[] = "added_tokens_decoder", kTekken[] = "tekken.json",
-               kRanks[] = ".tiktoken", kModel[] = "config.json";
+               kRanks[] = ".tiktoken", kModel[] = "config.json", kWordList[] = "vocab.txt";
 
 // Variables of a template, and the keys of a GGUF file that have their ids.
 struct NamedToken {
@@ -281,6 +282,36 @@ absl::StatusOr<TokenizerData> ReadTekkenData(absl::Span<const TextFile> files, c
   return WithListed(files, config, *variables, std::move(data));
 }
 
+// A list of pieces does not say how text becomes words: the class or the model does.
+absl::Status CheckWordListClass(absl::Span<const TextFile> files, const Json& config) {
+  const std::string name = ContentOf(config.value("tokenizer_class", Json()));
+  if (!name.empty()) {
+    if (IsBertTokenizer(name)) return absl::OkStatus();
+    return Unimplemented(kWordList, " of the tokenizer_class ", Quoted(name),
+                         " is not supported; supported is BertTokenizer");
+  }
+  ASSIGN_OR_RETURN(const Json model, ReadObject(files, kModel));
+  const std::string type = ContentOf(model.value("model_type", Json()));
+  if (IsBertModel(type)) return absl::OkStatus();
+  return Unimplemented(kWordList, " of the model_type ", Quoted(type),
+                       " is not supported without a tokenizer_class; supported is bert");
+}
+
+absl::StatusOr<TokenizerData> ReadWordListData(absl::Span<const TextFile> files, const Json& config,
+                                               OrderedJson* variables) {
+  RETURN_IF_ERROR(CheckWordListClass(files, config));
+  ASSIGN_OR_RETURN(TokenizerData data, ReadWordList(Find(files, kWordList)->bytes, config));
+  const Known known(data);
+  for (const auto& [name, content] :
+       {std::pair("unk_token", "[UNK]"), std::pair("sep_token", "[SEP]"),
+        std::pair("pad_token", "[PAD]"), std::pair("cls_token", "[CLS]"),
+        std::pair("mask_token", "[MASK]")}) {
+    if (!config.contains(name) && known.IdOf(content) >= 0) (*variables)[name] = content;
+  }
+  RETURN_IF_ERROR(AddListed(files, config, *variables, &data));
+  return data;
+}
+
 absl::Status SetTokenizer(std::string_view path, absl::StatusOr<TokenizerData> data,
                           ModelText* text) {
   if (!data.ok()) return InFile(path, data.status());
@@ -345,6 +376,9 @@ absl::StatusOr<ModelText> ReadFolder(absl::Span<const TextFile> files) {
   } else if (const TextFile* ranks = FindRanks(files)) {
     RETURN_IF_ERROR(SetTokenizer(
         ranks->path, ReadRanksData(files, ranks->bytes, config, text.variables), &text));
+  } else if (Find(files, kWordList) != nullptr) {
+    RETURN_IF_ERROR(
+        SetTokenizer(kWordList, ReadWordListData(files, config, &text.variables), &text));
   }
   if (const TextFile* file = Find(files, kTemplate)) {
     SetChat(kTemplate, file->bytes, &text);

@@ -33,10 +33,11 @@ struct ModelText {
 };
 
 // Reads a folder's tokenizer.json, else tokenizer.model, else tekken.json, else a *.tiktoken (with
-// config.json's model_type); tokenizer_config.json, special_tokens_map.json, added_tokens.json and
-// chat_template.jinja, as far as they are there; or the vocabulary and the template of one *.gguf
-// file. INVALID_ARGUMENT and UNIMPLEMENTED name the file and what is wrong with the tokenizer; a
-// template that is wrong is `no_chat`.
+// config.json's model_type), else BERT's vocab.txt (if tokenizer_class or model_type says BERT);
+// tokenizer_config.json, special_tokens_map.json, added_tokens.json and chat_template.jinja, as far
+// as they are there; or the vocabulary and the template of one *.gguf file. INVALID_ARGUMENT and
+// UNIMPLEMENTED name the file and what is wrong with the tokenizer; a template that is wrong is
+// `no_chat`.
 absl::StatusOr<ModelText> ReadModelText(absl::Span<const TextFile> files);
 
 // Returns the parts of the prompt that the model's template makes of a request's variables:

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/text/characters.h"
 #include "server/text/utf8.h"
 
 namespace athanor {
@@ -18,13 +20,57 @@ constexpr size_t kMaxBytes = size_t{1} << 30;
 
 absl::Status TooLong() { return absl::ResourceExhaustedError("normalised text becomes too long"); }
 
-bool IsSpace(uint32_t c) {  // White_Space
-  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
+bool IsAscii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+}
+
+// Returns a text without the code points that `drops` names.
+std::string Without(std::string_view text, bool (*drops)(uint32_t)) {
+  if (IsAscii(text)) return std::string(text);  // none of those that are asked for
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    const Utf8Step step = StepUtf8(text.substr(at));
+    bytes = step.bytes;
+    if (!drops(step.point)) out.append(text.substr(at, bytes));
+  }
+  return out;
+}
+
+std::string BertClean(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    const Utf8Step step = StepUtf8(text.substr(at));
+    bytes = step.bytes;
+    if (IsBertDropped(step.point)) continue;
+    if (IsSpace(step.point)) {
+      out.push_back(' ');
+    } else {
+      out.append(text.substr(at, bytes));
+    }
+  }
+  return out;
+}
+
+std::string BertHan(std::string_view text) {
+  if (IsAscii(text)) return std::string(text);
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    const Utf8Step step = StepUtf8(text.substr(at));
+    bytes = step.bytes;
+    const bool han = IsBertHan(step.point);
+    if (han) out.push_back(' ');
+    out.append(text.substr(at, bytes));
+    if (han) out.push_back(' ');
+  }
+  return out;
 }
 
 absl::StatusOr<std::string> UnicodeForm(std::string_view text, int options) {
+  if (IsAscii(text)) return std::string(text);
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t bytes =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
@@ -175,6 +221,14 @@ absl::StatusOr<std::string> Normalizer::Apply(const Step& applied, std::string t
       return absl::StrReplaceAll(text, {{step.from, step.to}});
     case NormalizeStep::kReplaceRegex:
       return ReplaceMatches(text, *applied.regex, step.to);
+    case NormalizeStep::kBertClean:
+      return BertClean(text);
+    case NormalizeStep::kBertHan:
+      return BertHan(text);
+    case NormalizeStep::kDropNonspacing:
+      return Without(text, &IsNonspacingMark);
+    case NormalizeStep::kDropMarks:
+      return Without(text, &IsMark);
     case NormalizeStep::kPrecompiled:
       return Precompiled(text, *applied.charsmap);
     case NormalizeStep::kCharsmap:

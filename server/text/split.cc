@@ -6,6 +6,8 @@
 #include "absl/strings/str_replace.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/text/characters.h"
+#include "server/text/utf8.h"
 
 namespace athanor {
 namespace {
@@ -62,6 +64,21 @@ void JoinSegments(SplitStep::Behavior behavior, std::vector<Segment>* segments) 
   *segments = std::move(joined);
 }
 
+// Appends the words of BERT's pre-tokenizer.
+void AddBertWords(std::string_view text, std::vector<std::string_view>* words) {
+  size_t begin = 0;
+  for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    const Utf8Step step = StepUtf8(text.substr(at));
+    bytes = step.bytes;
+    const bool space = IsSpace(step.point);
+    if (!space && !IsBertPunctuation(step.point)) continue;
+    if (begin < at) words->push_back(text.substr(begin, at - begin));
+    if (!space) words->push_back(text.substr(at, bytes));
+    begin = at + bytes;
+  }
+  if (begin < text.size()) words->push_back(text.substr(begin));
+}
+
 }  // namespace
 
 absl::StatusOr<Splitter> Splitter::Create(std::vector<SplitStep> steps) {
@@ -70,7 +87,8 @@ absl::StatusOr<Splitter> Splitter::Create(std::vector<SplitStep> steps) {
     std::optional<Regex> regex;
     if (step.kind == SplitStep::kRegex) {
       ASSIGN_OR_RETURN(regex, Regex::Compile(step.pattern));
-    } else if (step.pattern.empty() && step.kind != SplitStep::kPrefixSpace) {
+    } else if (step.pattern.empty() && step.kind != SplitStep::kPrefixSpace &&
+               step.kind != SplitStep::kBert) {
       return absl::InvalidArgumentError("a pre-tokenizer splits at the empty text");
     }
     splitter.steps_.push_back({std::move(step), std::move(regex)});
@@ -106,6 +124,10 @@ absl::Status Splitter::Run(std::string_view text, bool first, std::deque<std::st
     }
     next.clear();
     for (std::string_view word : *words) {
+      if (step.kind == SplitStep::kBert) {
+        AddBertWords(word, &next);
+        continue;
+      }
       if (regex) {
         RETURN_IF_ERROR(regex->FindAll(word, &matches));
       } else {

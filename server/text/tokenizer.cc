@@ -38,6 +38,16 @@ size_t BytesOfReplaced(std::string_view text, std::string_view from, std::string
   return bytes;
 }
 
+// Takes spaces from around what English writes without them (HF's decoder `WordPiece`, cleanup).
+std::string Cleaned(std::string text) {
+  constexpr std::pair<const char*, const char*> kRules[] = {
+      {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules) text = absl::StrReplaceAll(text, {{from, to}});
+  return text;
+}
+
 // Texts of the parts in one, and where it is trusted.
 class JoinedText {
  public:
@@ -160,10 +170,26 @@ absl::Status Tokenizer::SetBytes(const TokenizerData& data) {
       if (const std::optional<char> byte = ByteOfFallback(bytes)) bytes.assign(1, *byte);
     }
   }
+  if (data.word_join) JoinWords(*data.word_join);
   strip_left_ = data.strip_left;
   strip_first_token_ = data.strip_first_token;
   byte_fallback_ = data.byte_fallback;
   return absl::OkStatus();
+}
+
+void Tokenizer::JoinWords(const WordJoin& join) {
+  first_bytes_ = bytes_;
+  for (std::string& bytes : bytes_) {
+    if (bytes.empty()) continue;  // no token
+    if (!join.prefix.empty() && bytes.starts_with(join.prefix)) {
+      bytes.erase(0, join.prefix.size());
+    } else {
+      bytes.insert(0, " ");
+    }
+    if (join.cleans) bytes = Cleaned(std::move(bytes));
+  }
+  if (!join.cleans) return;
+  for (std::string& bytes : first_bytes_) bytes = Cleaned(std::move(bytes));
 }
 
 // Makes words never become special tokens: those are only looked for where text is trusted.
@@ -195,7 +221,9 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> Tokenizer::Create(TokenizerData
   RETURN_IF_ERROR(tokenizer->SetBytes(data));
   RETURN_IF_ERROR(tokenizer->CheckIds(data));
   tokenizer->HideSpecial(&data);
-  if (data.scores.empty()) {
+  if (data.word_pieces) {
+    ASSIGN_OR_RETURN(tokenizer->model_, WordPiece::Create(data));
+  } else if (data.scores.empty()) {
     ASSIGN_OR_RETURN(tokenizer->model_, Bpe::Create(data));
   } else {
     ASSIGN_OR_RETURN(tokenizer->model_, Unigram::Create(data));
@@ -211,9 +239,16 @@ std::string_view Tokenizer::BytesOf(int32_t id) const {
   return id >= 0 && id < size() ? std::string_view(bytes_[id]) : std::string_view();
 }
 
+std::string_view Tokenizer::FirstBytesOf(int32_t id) const {
+  if (!joins_words()) return BytesOf(id);
+  return id >= 0 && id < size() ? std::string_view(first_bytes_[id]) : std::string_view();
+}
+
 void Tokenizer::EncodeWord(std::string_view word, Call* call) const {
   if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
     bpe->Encode(word, &call->bpe, call->ids);
+  } else if (const WordPiece* pieces = std::get_if<WordPiece>(&model_)) {
+    pieces->Encode(word, call->ids);
   } else {
     std::get<Unigram>(model_).Encode(word, &call->unigram, call->ids);
   }

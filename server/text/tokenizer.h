@@ -1,5 +1,5 @@
-// Text to tokens as a model's own tokenizer does: added tokens, normalisation, words, then merges
-// or Unigram.
+// Text to tokens as a model's own tokenizer does: added tokens, normalisation, words, then merges,
+// Unigram or WordPiece.
 //
 //   ASSIGN_OR_RETURN(TokenizerData data, ReadTokenizerJson(json, config));
 //   ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer, Tokenizer::Create(data));
@@ -25,6 +25,7 @@
 #include "server/text/split.h"
 #include "server/text/tokenizer_data.h"
 #include "server/text/unigram.h"
+#include "server/text/wordpiece.h"
 
 namespace athanor {
 
@@ -45,6 +46,10 @@ class Tokenizer {
   // token. Valid as long as the tokenizer.
   std::string_view BytesOf(int32_t id) const;
 
+  // Returns the same for a token at the beginning of a text: where tokens are joined as words, it
+  // has no space ahead of it.
+  std::string_view FirstBytesOf(int32_t id) const;
+
   bool special(int32_t id) const { return id >= 0 && id < size() && special_[id]; }
 
   // Returns one more than the largest id; between may be ids of no token.
@@ -53,6 +58,7 @@ class Tokenizer {
   // For Detokenizer: spaces that encoding puts ahead of a text, so decoding takes them away.
   int64_t strip_left() const { return strip_left_; }
   bool strip_first_token() const { return strip_first_token_; }
+  bool joins_words() const { return !first_bytes_.empty(); }
   bool byte_fallback() const { return byte_fallback_; }
 
  private:
@@ -62,6 +68,7 @@ class Tokenizer {
   absl::StatusOr<std::string> FormOf(const AddedToken& token) const;
   absl::Status SetAdded(const TokenizerData& data);
   absl::Status SetBytes(const TokenizerData& data);
+  void JoinWords(const WordJoin& join);
   void HideSpecial(TokenizerData* data) const;
   void EncodeWord(std::string_view word, Call* call) const;
   absl::Status EncodeSection(std::string_view text, bool first, Call* call) const;
@@ -69,11 +76,12 @@ class Tokenizer {
 
   Normalizer normalizer_;
   Splitter splitter_;
-  std::variant<Bpe, Unigram> model_;
+  std::variant<Bpe, Unigram, WordPiece> model_;
   AddedTokens added_;             // looked for in the text as it is
   AddedTokens added_normalized_;  // and in normalised text
   std::vector<int32_t> begin_, end_;
   std::vector<std::string> bytes_;
+  std::vector<std::string> first_bytes_;  // empty: as bytes_
   std::vector<bool> special_;
   int64_t strip_left_ = 0;
   bool strip_first_token_ = false;

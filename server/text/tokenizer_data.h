@@ -4,6 +4,7 @@
 #define ATHANOR_SERVER_TEXT_TOKENIZER_DATA_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,11 +32,15 @@ struct NormalizeStep {
     kLowercase,
     kStripLeft,
     kStripRight,
-    kPrepend,       // `to`, ahead of text that is not empty
-    kReplace,       // `from` by `to`
-    kReplaceRegex,  // matches of `from` by `to`, which is literal
-    kPrecompiled,   // by the charsmap `from`, as HF's tokenizers apply it
-    kCharsmap,      // by the charsmap `from` ("": none), as SentencePiece does
+    kPrepend,         // `to`, ahead of text that is not empty
+    kReplace,         // `from` by `to`
+    kReplaceRegex,    // matches of `from` by `to`, which is literal
+    kBertClean,       // controls are dropped, white space becomes spaces
+    kBertHan,         // spaces around what BERT takes for Chinese
+    kDropNonspacing,  // marks of the category Mn, which stand by themselves in NFD
+    kDropMarks,       // and of Mc and Me
+    kPrecompiled,     // by the charsmap `from`, as HF's tokenizers apply it
+    kCharsmap,        // by the charsmap `from` ("": none), as SentencePiece does
   };
   Kind kind = kNfc;
   std::string from, to;
@@ -51,6 +56,7 @@ struct SplitStep {
     kRegex,        // splits at matches of `pattern`, written for Oniguruma
     kPrefixSpace,  // puts a space ahead of a word that begins with none
     kMetaspace,    // writes `pattern` for spaces, and ahead of words as `prefix` says
+    kBert,         // splits at white space, which goes, and around punctuation
   };
   enum Behavior : uint8_t {
     kIsolated,
@@ -74,6 +80,20 @@ struct Merge {
   int32_t rank = 0;
 };
 
+// How WordPiece writes words: pieces that begin with `prefix` continue one.
+struct WordPieceRules {
+  std::string prefix = "##";
+  int64_t max_characters = 100;  // a longer word is unknown
+};
+
+// How tokens of words become text: with a space ahead of each but the first and those that begin
+// with `prefix`, which is taken away. `cleans`: spaces are taken from around what English writes
+// without them, within each token, as HF's decoder does.
+struct WordJoin {
+  std::string prefix;
+  bool cleans = false;
+};
+
 struct TokenizerData {
   std::vector<std::string> pieces;  // by id, as the file writes them; "" where no token is
   std::vector<bool> hidden;         // by id: never found in text (empty: none is)
@@ -81,6 +101,7 @@ struct TokenizerData {
   std::vector<double> scores;  // by id: Unigram takes the words' best sums; empty: merges are made
   double unk_score = 0;        // with `scores`: of a character that is no piece
   bool rounds_scores = false;  // with `scores`: sums are of f32
+  std::optional<WordPieceRules> word_pieces;  // the longest pieces are taken; no merges, no scores
   std::vector<AddedToken> added;
   std::vector<NormalizeStep> normalize;
   std::vector<SplitStep> split;
@@ -94,7 +115,9 @@ struct TokenizerData {
 
   std::vector<int32_t> begin, end;  // put around a prompt
 
-  // How tokens become text, behind `byte_level` or `byte_fallback`.
+  std::optional<WordJoin> word_join;  // tokens become text by it alone
+
+  // How tokens become text else, behind `byte_level` or `byte_fallback`.
   std::vector<std::pair<std::string, std::string>> replace;
   int64_t strip_left = 0;          // so many spaces are taken from the beginning of the text
   bool strip_first_token = false;  // all spaces of the first token are

@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/text/bert.h"
 #include "server/text/json_fields.h"
 #include "server/text/tokenizer_json_steps.h"
 #include "server/text/vocabulary.h"
@@ -137,11 +138,38 @@ absl::Status ReadUnigram(JsonFields* model, TokenizerData* data, Ids* ids) {
   return absl::OkStatus();
 }
 
+absl::Status SetUnknown(const std::string& unk, const Ids& ids, TokenizerData* data) {
+  const auto found = ids.find(unk);
+  if (found == ids.end()) {
+    return absl::InvalidArgumentError(
+        Cat("model.unk_token ", Quoted(unk), " is not in the vocabulary"));
+  }
+  data->unk = found->second;
+  return absl::OkStatus();
+}
+
+absl::Status ReadWordPiece(JsonFields* model, TokenizerData* data, Ids* ids) {
+  WordPieceRules& rules = data->word_pieces.emplace();
+  const std::string unk = model->Text("unk_token");
+  rules.prefix = model->Text("continuing_subword_prefix");
+  rules.max_characters = model->Int("max_input_chars_per_word");
+  const nlohmann::json& vocabulary = model->Any("vocab");
+  RETURN_IF_ERROR(model->Done());
+  if (rules.max_characters < 0) {
+    return absl::InvalidArgumentError(
+        Cat("model.max_input_chars_per_word is ", rules.max_characters, "; right is 0 or more"));
+  }
+  RETURN_IF_ERROR(ReadVocabulary(vocabulary, data, ids));
+  return SetUnknown(unk, *ids, data);
+}
+
 absl::Status ReadModel(const nlohmann::json& json, TokenizerData* data, Ids* ids) {
   JsonFields model(json, "model");
-  // Older files leave the type out; they have merges.
-  const std::string type = model.Has("type") ? model.Text("type") : "BPE";
+  // Older files leave the type out.
+  const std::string_view implied = model.Has("max_input_chars_per_word") ? "WordPiece" : "BPE";
+  const std::string type = model.Has("type") ? model.Text("type") : std::string(implied);
   if (type == "Unigram") return ReadUnigram(&model, data, ids);
+  if (type == "WordPiece") return ReadWordPiece(&model, data, ids);
   if (type != "BPE" || !model.Has("merges")) {
     model.Unsupported(Cat("the type ", type));
     return model.Done();
@@ -159,14 +187,7 @@ absl::Status ReadModel(const nlohmann::json& json, TokenizerData* data, Ids* ids
   RETURN_IF_ERROR(model.Done());
   RETURN_IF_ERROR(ReadVocabulary(vocabulary, data, ids));
   RETURN_IF_ERROR(ReadMerges(merges, *ids, data));
-  if (unk.empty()) return absl::OkStatus();
-  const auto found = ids->find(unk);
-  if (found == ids->end()) {
-    return absl::InvalidArgumentError(
-        Cat("model.unk_token ", Quoted(unk), " is not in the vocabulary"));
-  }
-  data->unk = found->second;
-  return absl::OkStatus();
+  return unk.empty() ? absl::OkStatus() : SetUnknown(unk, *ids, data);
 }
 
 absl::Status ReadAdded(const nlohmann::json& list, TokenizerData* data, Ids* ids) {
@@ -208,13 +229,15 @@ std::string TokenOf(const nlohmann::json& config, std::string_view name) {
   return content.is_string() ? content.get<std::string>() : "";
 }
 
+absl::StatusOr<nlohmann::json> ReadConfig(std::string_view text) {
+  if (text.empty()) return nlohmann::json::object();
+  ASSIGN_OR_RETURN(nlohmann::json config, ParseJson(text, "tokenizer_config.json"));
+  if (!config.is_object()) return Invalid("tokenizer_config.json is no object");
+  return config;
+}
+
 // Some classes of transformers make the post-processor anew from these options.
-absl::Status ApplyConfig(std::string_view text, const Ids& ids, TokenizerData* data) {
-  if (text.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const nlohmann::json config, ParseJson(text, "tokenizer_config.json"));
-  if (!config.is_object()) {
-    return absl::InvalidArgumentError("tokenizer_config.json is no object");
-  }
+absl::Status ApplyConfig(const nlohmann::json& config, const Ids& ids, TokenizerData* data) {
   const auto name = config.find("tokenizer_class");
   if (name == config.end() || !name->is_string()) return absl::OkStatus();
   const std::string kind = name->get<std::string>();
@@ -246,6 +269,7 @@ absl::Status ApplyConfig(std::string_view text, const Ids& ids, TokenizerData* d
 
 absl::StatusOr<TokenizerData> ReadTokenizerJson(std::string_view json, std::string_view config) {
   ASSIGN_OR_RETURN(const nlohmann::json file, ParseJson(json, "tokenizer.json"));
+  ASSIGN_OR_RETURN(const nlohmann::json beside, ReadConfig(config));
   JsonFields fields(file, "tokenizer.json");
   TokenizerData data;
   Ids ids;
@@ -255,7 +279,9 @@ absl::StatusOr<TokenizerData> ReadTokenizerJson(std::string_view json, std::stri
     RETURN_IF_ERROR(ReadAdded(fields.Any("added_tokens"), &data, &ids));
   }
   if (fields.Has("normalizer")) {
-    RETURN_IF_ERROR(ReadNormalizer(fields.Any("normalizer"), "normalizer", &data));
+    nlohmann::json normalizer = fields.Any("normalizer");
+    RETURN_IF_ERROR(OverrideBertNormalizer(beside, &normalizer));
+    RETURN_IF_ERROR(ReadNormalizer(normalizer, "normalizer", &data));
   }
   if (fields.Has("pre_tokenizer")) {
     RETURN_IF_ERROR(ReadPreTokenizer(fields.Any("pre_tokenizer"), "pre_tokenizer", &data));
@@ -263,14 +289,16 @@ absl::StatusOr<TokenizerData> ReadTokenizerJson(std::string_view json, std::stri
   if (fields.Has("post_processor")) {
     RETURN_IF_ERROR(ReadPostProcessor(fields.Any("post_processor"), "post_processor", &data));
   }
-  if (!fields.Has("decoder")) {
-    fields.Unsupported("no decoder");
-  } else {
+  if (fields.Has("decoder")) {
     RETURN_IF_ERROR(ReadDecoder(fields.Any("decoder"), "decoder", &data));
+  } else if (data.word_pieces) {
+    data.word_join.emplace();  // the library puts spaces between tokens
+  } else {
+    fields.Unsupported("no decoder");
   }
   if (data.byte_level && !data.scores.empty()) fields.Unsupported("Unigram behind ByteLevel");
   RETURN_IF_ERROR(fields.Done());
-  RETURN_IF_ERROR(ApplyConfig(config, ids, &data));
+  RETURN_IF_ERROR(ApplyConfig(beside, ids, &data));
   return data;
 }
 

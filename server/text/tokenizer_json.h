@@ -12,7 +12,8 @@
 namespace athanor {
 
 // `config` is tokenizer_config.json, or empty: of it `add_bos_token` and `add_eos_token` count, for
-// the classes that let them replace the post-processor. `truncation` and `padding` are ignored.
+// the classes that let them replace the post-processor, and what BERT's classes let replace the
+// normalizer. `truncation` and `padding` are ignored: no text is cut, none is filled up.
 // Returns INVALID_ARGUMENT if a text is no such file, UNIMPLEMENTED with the name of a type or
 // option that is not supported, RESOURCE_EXHAUSTED for a file that is too large or deep.
 absl::StatusOr<TokenizerData> ReadTokenizerJson(std::string_view json, std::string_view config);

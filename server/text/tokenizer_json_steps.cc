@@ -7,10 +7,15 @@
 #include "absl/strings/escaping.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/text/bert.h"
 #include "server/text/json_fields.h"
 
 namespace athanor {
 namespace {
+
+// Rust's \w+|[^\w\s]+ for Oniguruma, whose \w has some digits and fractions more and no joiners.
+constexpr char kRustWords[] = R"((?:(?![\u00B2\u00B3\u00B9\u00BC-\u00BE])[\w\u200C\u200D])+|)"
+                              R"((?:[^\w\s\u200C\u200D]|[\u00B2\u00B3\u00B9\u00BC-\u00BE])+)";
 
 using ReadStep = absl::Status(const nlohmann::json&, const std::string&, TokenizerData*);
 
@@ -114,6 +119,35 @@ void ReadTemplate(JsonFields* fields, TokenizerData* data) {
   }
 }
 
+// Reads ["[CLS]", 101].
+int32_t ReadNamedId(JsonFields* fields, std::string_view name) {
+  const nlohmann::json& pair = fields->Any(name);
+  const bool right = pair.is_array() && pair.size() == 2 && pair[0].is_string() &&
+                     pair[1].is_number_unsigned() && pair[1].get<uint64_t>() <= INT32_MAX;
+  if (right) return static_cast<int32_t>(pair[1].get<int64_t>());
+  fields->Fail(
+      absl::InvalidArgumentError(Cat(fields->path(), ".", name, " is no token with its id")));
+  return 0;
+}
+
+void ReadBertNormalizer(JsonFields* fields, TokenizerData* data) {
+  BertRules rules;
+  rules.clean = fields->Bool("clean_text", true);
+  rules.han = fields->Bool("handle_chinese_chars", true);
+  rules.lowercase = fields->Bool("lowercase", true);
+  rules.strip_accents = fields->Bool("strip_accents", rules.lowercase);
+  AddBertNormalizer(rules, data);
+}
+
+// Reads the decoder WordPiece, which takes the tokens as they are.
+void ReadWordJoin(JsonFields* fields, TokenizerData* data) {
+  if (data->strip_left != 0 || data->strip_first_token || !data->replace.empty() ||
+      data->word_join || data->byte_fallback) {
+    fields->Unsupported("WordPiece behind another decoder");
+  }
+  data->word_join = {.prefix = fields->Text("prefix"), .cleans = fields->Bool("cleanup", true)};
+}
+
 }  // namespace
 
 absl::Status ReadNormalizer(const nlohmann::json& json, const std::string& path,
@@ -146,6 +180,11 @@ absl::Status ReadNormalizer(const nlohmann::json& json, const std::string& path,
     if (!absl::Base64Unescape(fields.Text("precompiled_charsmap"), &step.from)) {
       fields.Fail(absl::InvalidArgumentError(Cat(path, ".precompiled_charsmap is no base64")));
     }
+  } else if (type == "BertNormalizer") {
+    ReadBertNormalizer(&fields, data);
+    return fields.Done();
+  } else if (type == "StripAccents") {
+    step.kind = NormalizeStep::kDropMarks;
   } else {
     fields.Unsupported(Cat("the type ", type));
   }
@@ -178,9 +217,10 @@ absl::Status ReadPreTokenizer(const nlohmann::json& json, const std::string& pat
         fields.Has("behavior") ? ReadBehavior(&fields) : SplitStep::kIsolated;
     data->split.push_back(RegexStep(R"([\p{P}!-/:-@\[-`{-~])", behavior));
   } else if (type == "Whitespace") {
-    data->split.push_back(
-        RegexStep(R"([\w\u200C\u200D]+|[^\w\s\u200C\u200D]+)", SplitStep::kRemoved));
+    data->split.push_back(RegexStep(kRustWords, SplitStep::kRemoved));
     data->split.back().invert = true;
+  } else if (type == "BertPreTokenizer") {
+    data->split.push_back({.kind = SplitStep::kBert});
   } else if (type == "WhitespaceSplit") {
     data->split.push_back(RegexStep(R"(\s)", SplitStep::kRemoved));
   } else {
@@ -201,6 +241,11 @@ absl::Status ReadPostProcessor(const nlohmann::json& json, const std::string& pa
   } else if (type == "TemplateProcessing") {
     if (!data->begin.empty() || !data->end.empty()) fields.Unsupported("a second template");
     ReadTemplate(&fields, data);
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    if (!data->begin.empty() || !data->end.empty()) fields.Unsupported("a second template");
+    for (std::string_view name : {"add_prefix_space", "trim_offsets"}) fields.Ignore(name);
+    data->begin.push_back(ReadNamedId(&fields, "cls"));
+    data->end.push_back(ReadNamedId(&fields, "sep"));
   } else {
     fields.Unsupported(Cat("the type ", type));
   }
@@ -219,7 +264,10 @@ absl::Status ReadDecoder(const nlohmann::json& json, const std::string& path, To
     return fields.Done();
   }
   if (data->byte_level) fields.Unsupported(Cat(type, " behind bytes"));
-  if (type == "Replace") {
+  if (data->word_join && type != "Fuse") fields.Unsupported(Cat(type, " behind WordPiece"));
+  if (type == "WordPiece") {
+    ReadWordJoin(&fields, data);
+  } else if (type == "Replace") {
     std::string from;
     if (ReadPattern(&fields, &from)) fields.Unsupported("a regular expression");
     data->replace.emplace_back(std::move(from), fields.Text("content"));

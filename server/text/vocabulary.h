@@ -22,7 +22,8 @@ namespace athanor {
 absl::StatusOr<TokenizerData> ReadSentencePiece(std::string_view bytes);
 
 // Reads the keys tokenizer.ggml.*: model "gpt2" (merges; `pre` names how text is split), "gemma4"
-// (merges, spaces as U+2581), "llama" (merges by scores) or "t5" (Unigram). Returns as
+// (merges, spaces as U+2581), "llama" (merges by scores), "t5" (Unigram) or "bert" (WordPiece,
+// U+2581 ahead of words; 100 characters a word at most, as in the model's own file). Returns as
 // ReadSentencePiece.
 absl::StatusOr<TokenizerData> ReadVocabulary(const checkpoint::Gguf& gguf);
 

@@ -1,8 +1,10 @@
 // Encodes texts from stdin by a tokenizer's file, for comparing with other tokenizers.
 //
 //   text_tool json|model|tekken|ranks|gguf FILE [CONFIG]
+//   text_tool folder FOLDER
 //
-// CONFIG is the path of tokenizer_config.json; of a list of ranks it is the model_type.
+// CONFIG is the path of tokenizer_config.json; of a list of ranks it is the model_type. Of a folder
+// the texts of a checkpoint are read, as the server does.
 //
 // A text is its length (u32, little endian), 1 if it is trusted, 2 if tokens are put around it (one
 // byte, added), then its bytes. Of each text stdout has the number of ids (u32), the ids (i32), the
@@ -11,6 +13,8 @@
 // the end.
 #include <cstdint>
 #include <ctime>
+#include <deque>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -21,6 +25,7 @@
 
 #include "compiler/frontend/checkpoint/gguf.h"
 #include "server/text/detokenizer.h"
+#include "server/text/model_text.h"
 #include "server/text/ranks.h"
 #include "server/text/tokenizer.h"
 #include "server/text/tokenizer_json.h"
@@ -28,6 +33,8 @@
 
 namespace athanor {
 namespace {
+
+constexpr size_t kMost = size_t{64} << 20;  // bytes of a file
 
 std::string ReadFile(const std::string& path, size_t most) {
   std::ifstream file(path, std::ios::binary);
@@ -39,7 +46,6 @@ std::string ReadFile(const std::string& path, size_t most) {
 
 absl::StatusOr<TokenizerData> ReadData(std::string_view kind, const std::string& path,
                                        const std::string& config) {
-  constexpr size_t kMost = size_t{64} << 20;
   const std::string bytes = ReadFile(path, kMost);
   if (kind == "json") {
     return ReadTokenizerJson(bytes, config.empty() ? "" : ReadFile(config, kMost));
@@ -51,6 +57,26 @@ absl::StatusOr<TokenizerData> ReadData(std::string_view kind, const std::string&
   const absl::StatusOr<checkpoint::Gguf> gguf = checkpoint::ReadGguf(bytes, 0, size);
   if (!gguf.ok()) return gguf.status();
   return ReadVocabulary(*gguf);
+}
+
+absl::StatusOr<std::shared_ptr<const Tokenizer>> ReadTokenizer(std::string_view kind,
+                                                               const std::string& path,
+                                                               const std::string& config) {
+  if (kind != "folder") {
+    const absl::StatusOr<TokenizerData> data = ReadData(kind, path, config);
+    if (!data.ok()) return data.status();
+    return Tokenizer::Create(*data);
+  }
+  std::deque<std::string> texts;
+  std::vector<TextFile> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    files.push_back({.path = entry.path().filename(),
+                     .bytes = texts.emplace_back(ReadFile(entry.path(), kMost))});
+  }
+  const absl::StatusOr<ModelText> text = ReadModelText(files);
+  if (!text.ok()) return text.status();
+  if (text->tokenizer == nullptr) return absl::NotFoundError("the folder has no tokenizer");
+  return text->tokenizer;
 }
 
 void WriteNumber(uint32_t number) {
@@ -92,8 +118,7 @@ void EncodeAll(const std::shared_ptr<const Tokenizer>& tokenizer) {
 
 int Main(int argc, char** argv) {
   if (argc < 3) return 2;
-  const absl::StatusOr<TokenizerData> data = ReadData(argv[1], argv[2], argc > 3 ? argv[3] : "");
-  const auto tokenizer = data.ok() ? Tokenizer::Create(*data) : data.status();
+  const auto tokenizer = ReadTokenizer(argv[1], argv[2], argc > 3 ? argv[3] : "");
   if (!tokenizer.ok()) {
     std::cerr << tokenizer.status() << "\n";
     return 1;
