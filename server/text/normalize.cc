@@ -3,10 +3,12 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_replace.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -69,16 +71,75 @@ std::string BertHan(std::string_view text) {
   return out;
 }
 
-absl::StatusOr<std::string> UnicodeForm(std::string_view text, int options) {
-  if (IsAscii(text)) return std::string(text);
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                   static_cast<utf8proc_option_t>(options | UTF8PROC_STABLE));
-  if (bytes < 0) return absl::ResourceExhaustedError(utf8proc_errmsg(bytes));
-  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owned(mapped, std::free);
-  return std::string(reinterpret_cast<const char*>(mapped), static_cast<size_t>(bytes));
+int ClassOf(utf8proc_int32_t c) {  // by which marks are ordered; 0: no mark
+  return utf8proc_get_property(c)->combining_class;
+}
+
+// Orders neighbouring marks by their class, equal ones as they stand. utf8proc's own way takes the
+// square of their number.
+void OrderMarks(std::vector<utf8proc_int32_t>* points) {
+  constexpr int kClasses = 256;
+  const auto is_mark = [](utf8proc_int32_t c) { return ClassOf(c) != 0; };
+  const auto ahead = [](utf8proc_int32_t a, utf8proc_int32_t b) { return ClassOf(a) < ClassOf(b); };
+  std::vector<utf8proc_int32_t> run;
+  for (auto begin = points->begin(); begin != points->end();) {
+    begin = std::find_if(begin, points->end(), is_mark);
+    const auto end = std::find_if_not(begin, points->end(), is_mark);
+    if (!std::is_sorted(begin, end, ahead)) {
+      std::array<ptrdiff_t, kClasses + 1> at{};  // where the marks of a class go
+      for (auto mark = begin; mark != end; ++mark) ++at[ClassOf(*mark) + 1];
+      std::partial_sum(at.begin(), at.end(), at.begin());
+      run.assign(begin, end);
+      for (const utf8proc_int32_t mark : run) begin[at[ClassOf(mark)]++] = mark;
+    }
+    begin = end;
+  }
+}
+
+// Appends the form of a text; `points` is scratch.
+void AppendForm(std::string_view text, utf8proc_option_t options,
+                std::vector<utf8proc_int32_t>* points, std::string* out) {
+  constexpr size_t kMost = 32;  // the longest decomposition has 18
+  points->clear();
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Step step = StepUtf8(text.substr(at));
+    at += step.bytes;
+    utf8proc_int32_t parts[kMost];
+    int boundary = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(step.point), parts, kMost, options, &boundary);
+    points->insert(points->end(), parts, parts + std::min<utf8proc_ssize_t>(count, kMost));
+  }
+  OrderMarks(points);
+  const utf8proc_ssize_t count = utf8proc_normalize_utf32(
+      points->data(), static_cast<utf8proc_ssize_t>(points->size()), options);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) {
+    utf8proc_uint8_t bytes[4];
+    const utf8proc_ssize_t size = utf8proc_encode_char((*points)[i], bytes);
+    out->append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
+  }
+}
+
+// Returns a Unicode form. ASCII stays as it is and joins with nothing ahead of it, so each text
+// between is formed by itself, with the ASCII character that it may join.
+std::string UnicodeForm(std::string_view text, int options) {
+  const auto is_ascii = [](char c) { return static_cast<uint8_t>(c) < 0x80; };
+  std::vector<utf8proc_int32_t> points;
+  std::string out;
+  out.reserve(text.size());
+  for (const char* at = text.data(); at != text.data() + text.size();) {
+    const char* const all = text.data() + text.size();
+    const char* const other = std::find_if_not(at, all, is_ascii);
+    const char* const begin = other == all || other == at ? other : other - 1;
+    const char* const end = std::find_if(other, all, is_ascii);
+    out.append(at, begin);
+    if (begin != end) {
+      AppendForm({begin, static_cast<size_t>(end - begin)},
+                 static_cast<utf8proc_option_t>(options | UTF8PROC_STABLE), &points, &out);
+    }
+    at = end;
+  }
+  return out;
 }
 
 std::string Lowercase(std::string_view text) {
