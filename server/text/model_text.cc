@@ -2,20 +2,18 @@
 #include "server/text/model_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <limits>
-#include <tuple>
 #include <utility>
 #include <variant>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
 #include "compiler/frontend/checkpoint/gguf.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/text/bert.h"
 #include "server/text/json_fields.h"
+#include "server/text/listed_tokens.h"
 #include "server/text/ranks.h"
 #include "server/text/tokenizer_json.h"
 #include "server/text/utf8.h"
@@ -46,6 +44,16 @@ constexpr NamedToken kNamedTokens[] = {
     {"cls_token", "tokenizer.ggml.cls_token_id"},
     {"mask_token", "tokenizer.ggml.mask_token_id"},
 };
+
+// Names that LlamaTokenizer, which reads SentencePiece's files, has where its files are silent, as
+// has Mistral's library; and BertTokenizer.
+constexpr DefaultName kLlamaNames[] = {
+    {"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+constexpr DefaultName kBertNames[] = {{"unk_token", "[UNK]"},
+                                      {"sep_token", "[SEP]"},
+                                      {"pad_token", "[PAD]"},
+                                      {"cls_token", "[CLS]"},
+                                      {"mask_token", "[MASK]"}};
 
 // Names the file in an error, unless its message begins with the name of one.
 absl::Status InFile(std::string_view path, const absl::Status& status) {
@@ -102,136 +110,11 @@ OrderedJson NamedTokensOf(const Json& config) {
   return variables;
 }
 
-bool IsNamed(const OrderedJson& variables, std::string_view content) {
-  return std::any_of(variables.begin(), variables.end(),
-                     [&](const OrderedJson& named) { return named == content; });
-}
-
-// Tokens of a vocabulary by their text.
-class Known {
- public:
-  explicit Known(const TokenizerData& data) {
-    for (size_t id = 0; id < data.pieces.size(); ++id) {
-      ids_.try_emplace(data.pieces[id], static_cast<int32_t>(id));
-    }
-    for (const AddedToken& token : data.added) added_[token.content] = token.id;
-  }
-  bool IsAdded(const std::string& content) const { return added_.contains(content); }
-  // Returns the id of a token; -1: there is none.
-  int32_t IdOf(const std::string& content) const {
-    if (const auto added = added_.find(content); added != added_.end()) return added->second;
-    const auto id = ids_.find(content);
-    return id == ids_.end() || content.empty() ? -1 : id->second;
-  }
-  // Adds a token that is not added yet.
-  absl::Status Add(std::string_view file, AddedToken token, TokenizerData* data) {
-    if (token.content.empty()) return Invalid(file, ": the token ", token.id, " has no text");
-    const int32_t id = IdOf(token.content);
-    if (id >= 0 && id != token.id) {
-      return Invalid(file, ": ", Quoted(token.content), " has the id ", token.id,
-                     ", and in the vocabulary ", id);
-    }
-    added_[token.content] = token.id;
-    data->added.push_back(std::move(token));
-    return absl::OkStatus();
-  }
-
- private:
-  absl::flat_hash_map<std::string, int32_t> ids_, added_;
-};
-
-// Reads an id that is written as a number or as a text.
-absl::StatusOr<int32_t> IdOf(std::string_view file, std::string_view content, int64_t id) {
-  if (id >= 0 && id <= std::numeric_limits<int32_t>::max()) return static_cast<int32_t>(id);
-  return Invalid(file, ": the id of ", Quoted(content), " is ", id, "; right is 0 or more");
-}
-
-absl::StatusOr<AddedToken> ReadDecoderToken(const std::string& key, const Json& json) {
-  const std::string path = Cat(kConfig, ": ", kDecoder, "[", Quoted(key), "]");
-  JsonFields fields(json, path);
-  AddedToken token;
-  token.content = fields.Text("content");
-  token.single_word = fields.Bool("single_word", false);
-  token.lstrip = fields.Bool("lstrip", false);
-  token.rstrip = fields.Bool("rstrip", false);
-  token.special = fields.Bool("special", false);
-  token.normalized = fields.Bool("normalized", !token.special);
-  fields.Ignore("__type");
-  if (absl::Status status = fields.Done(); !status.ok()) return InFile(kConfig, status);
-  int64_t id = -1;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-  if (error != std::errc() || end != key.data() + key.size()) {
-    return Invalid(path, ": the key is no id");
-  }
-  ASSIGN_OR_RETURN(token.id, IdOf(kConfig, token.content, id));
-  return token;
-}
-
-// Adds the tokens that the files next to the vocabulary list, where it has not them itself; then
-// named ones that are in the vocabulary only.
+// Adds what tokenizer_config.json or added_tokens.json lists.
 absl::Status AddListed(absl::Span<const TextFile> files, const Json& config,
                        const OrderedJson& variables, TokenizerData* data) {
-  Known known(*data);
-  if (const auto listed = config.find(kDecoder); listed != config.end()) {
-    if (!listed->is_object()) return Invalid(kConfig, ": ", kDecoder, " is no object");
-    for (const auto& [key, json] : listed->items()) {
-      ASSIGN_OR_RETURN(AddedToken token, ReadDecoderToken(key, json));
-      token.special = token.special || IsNamed(variables, token.content);
-      if (known.IsAdded(token.content)) continue;
-      RETURN_IF_ERROR(known.Add(kConfig, std::move(token), data));
-    }
-  } else {
-    ASSIGN_OR_RETURN(const Json added, ReadObject(files, kAddedTokens));
-    for (const auto& [content, id] : added.items()) {
-      if (!id.is_number_integer()) {
-        return Invalid(kAddedTokens, ": the id of ", Quoted(content), " is no integer");
-      }
-      if (known.IsAdded(content)) continue;
-      ASSIGN_OR_RETURN(const int32_t at, IdOf(kAddedTokens, content, id.get<int64_t>()));
-      const bool special = IsNamed(variables, content);
-      RETURN_IF_ERROR(known.Add(
-          kAddedTokens, {.content = content, .id = at, .special = special, .normalized = !special},
-          data));
-    }
-  }
-  for (const OrderedJson& named : variables) {
-    const auto content = named.get<std::string>();
-    const int32_t id = known.IdOf(content);
-    if (id < 0 || known.IsAdded(content)) continue;
-    RETURN_IF_ERROR(known.Add(kConfig, {.content = content, .id = id, .special = true}, data));
-  }
-  return absl::OkStatus();
-}
-
-// LlamaTokenizer, which reads SentencePiece's files, names these where its files are silent; so
-// does Mistral's library.
-void NameByDefault(const Json& config, const TokenizerData& data, OrderedJson* variables) {
-  const Known known(data);
-  for (const auto& [name, content] : {std::pair("bos_token", "<s>"), std::pair("eos_token", "</s>"),
-                                      std::pair("unk_token", "<unk>")}) {
-    if (!config.contains(name) && known.IdOf(content) >= 0) (*variables)[name] = content;
-  }
-}
-
-// Puts tokens around a prompt as the configuration says; tokenizer.json says so itself.
-absl::Status ReadEnds(const Json& config, const OrderedJson& variables, TokenizerData* data) {
-  const Known known(*data);
-  for (const auto& [option, name, around] :
-       {std::tuple("add_bos_token", "bos_token", &data->begin),
-        std::tuple("add_eos_token", "eos_token", &data->end)}) {
-    const auto wanted = config.find(option);
-    if (wanted == config.end() || !wanted->is_boolean()) continue;
-    around->clear();
-    if (!wanted->get<bool>()) continue;
-    const std::string content = variables.value(name, "");
-    const int32_t id = known.IdOf(content);
-    if (id < 0) {
-      return Invalid(kConfig, ": ", option, " wants the ", name, " ", Quoted(content),
-                     ", which is not in the vocabulary");
-    }
-    around->push_back(id);
-  }
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Json added, ReadObject(files, kAddedTokens));
+  return AddListedTokens(config, added, variables, data);
 }
 
 absl::StatusOr<TokenizerData> ReadJsonData(absl::Span<const TextFile> files, const Json& config,
@@ -250,7 +133,7 @@ absl::StatusOr<TokenizerData> WithListed(absl::Span<const TextFile> files, const
                                          absl::StatusOr<TokenizerData> data) {
   RETURN_IF_ERROR(data.status());
   RETURN_IF_ERROR(AddListed(files, config, variables, &*data));
-  RETURN_IF_ERROR(ReadEnds(config, variables, &*data));
+  RETURN_IF_ERROR(SetListedEnds(config, variables, &*data));
   return data;
 }
 
@@ -271,14 +154,14 @@ absl::StatusOr<TokenizerData> ReadModelData(absl::Span<const TextFile> files, co
   const std::string_view bytes = Find(files, kSentencePiece)->bytes;
   if (IsRanks(bytes)) return ReadRanksData(files, bytes, config, *variables);
   absl::StatusOr<TokenizerData> data = ReadSentencePiece(bytes);
-  if (data.ok()) NameByDefault(config, *data, variables);
+  if (data.ok()) NameByDefault(config, kLlamaNames, *data, variables);
   return WithListed(files, config, *variables, std::move(data));
 }
 
 absl::StatusOr<TokenizerData> ReadTekkenData(absl::Span<const TextFile> files, const Json& config,
                                              OrderedJson* variables) {
   absl::StatusOr<TokenizerData> data = ReadTekken(Find(files, kTekken)->bytes);
-  if (data.ok()) NameByDefault(config, *data, variables);
+  if (data.ok()) NameByDefault(config, kLlamaNames, *data, variables);
   return WithListed(files, config, *variables, std::move(data));
 }
 
@@ -301,13 +184,7 @@ absl::StatusOr<TokenizerData> ReadWordListData(absl::Span<const TextFile> files,
                                                OrderedJson* variables) {
   RETURN_IF_ERROR(CheckWordListClass(files, config));
   ASSIGN_OR_RETURN(TokenizerData data, ReadWordList(Find(files, kWordList)->bytes, config));
-  const Known known(data);
-  for (const auto& [name, content] :
-       {std::pair("unk_token", "[UNK]"), std::pair("sep_token", "[SEP]"),
-        std::pair("pad_token", "[PAD]"), std::pair("cls_token", "[CLS]"),
-        std::pair("mask_token", "[MASK]")}) {
-    if (!config.contains(name) && known.IdOf(content) >= 0) (*variables)[name] = content;
-  }
+  NameByDefault(config, kBertNames, data, variables);
   RETURN_IF_ERROR(AddListed(files, config, *variables, &data));
   return data;
 }
