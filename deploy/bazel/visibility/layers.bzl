@@ -218,6 +218,15 @@ ROOMS = {
         "server/net",
         "server/text",
     ],
+    "server/rest": [
+        "server/base",
+        "server/calls",
+        "server/core",
+        "server/http",
+        "server/memory",
+        "server/models",
+        "server/plans",
+    ],
     "server/rpc": [
         "server/base",
         "server/core",
@@ -269,6 +278,7 @@ ROOMS = {
         "server/http/pages",
         "server/net",
         "server/openai",
+        "server/rest",
         "server/rpc",
         "server/rpc/cache",
         "server/rpc/compile",
