@@ -29,6 +29,8 @@
 #include "server/net/tls_credentials.h"
 #include "server/openai/error.h"
 #include "server/openai/routes.h"
+#include "server/rest/rest_error.h"
+#include "server/rest/routes.h"
 #include "server/rpc/cache/cache_service.h"
 #include "server/rpc/compile/compile_service.h"
 #include "server/rpc/generate/generate_service.h"
@@ -236,9 +238,16 @@ absl::Status Server::ListenForHttp() {
   HttpOptions http = HttpOptionsOf(*core_, network_->tls);
   http.flag = "http_listen";
   http.listen = options.http_listen;
-  ASSIGN_OR_RETURN(network_->http,
-                   HttpServer::Start(http, network_->StartedHttpThreads(), &core_->ledger(),
-                                     StatusPages(*core_, network_->pages)));
+  http.most_connections = options.max_connections;
+  http.quiet = std::chrono::milliseconds(options.connection_quiet_ms);
+  http.error_body = RestErrorBody;
+  http.enter = [core = core_.get()](const Route& route, HttpExchange* exchange) {
+    return TakePlace(*core, route, exchange);
+  };
+  std::vector<Route> routes = StatusPages(*core_, network_->pages);
+  for (Route& route : RestRoutes(core_.get())) routes.push_back(std::move(route));
+  ASSIGN_OR_RETURN(network_->http, HttpServer::Start(http, network_->StartedHttpThreads(),
+                                                     &core_->ledger(), std::move(routes)));
   return absl::OkStatus();
 }
 
@@ -250,7 +259,9 @@ absl::Status Server::ListenForOpenAi() {
   http.listen = options.openai_listen;
   http.most_connections = options.max_connections;
   http.quiet = std::chrono::milliseconds(options.connection_quiet_ms);
-  http.error_body = OpenAiErrorBody;
+  http.error_body = [](int status, const std::string& message, absl::string_view) {
+    return OpenAiErrorBody(status, message);
+  };
   if (!options.openai_keys.empty()) {
     ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::Load("openai_keys", options.openai_keys));
     http.admit = [keys = std::move(keys)](const Route& route, HttpExchange* exchange) {
@@ -283,12 +294,12 @@ bool Server::Drain() {
   core_->backends().OnLoss(nullptr);
   network_->connections.reset();
   network_->openai.reset();
+  network_->http.reset();
   // Cancels calls that still run.
   network_->grpc_server->Shutdown(std::chrono::system_clock::now() +
                                   std::chrono::milliseconds(left > 0 ? 0 : 100));
   network_->grpc_server->Wait();
   while (core_->active_calls() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  network_->http.reset();
   LogInfo("stopped", {{"calls_cancelled", left}});
   return left == 0;
 }

@@ -226,6 +226,7 @@ void Inference::Execute(bool runs_here) {
 absl::Status Inference::DescribeReply() {
   const OutputShapes& shapes = tapped_ != nullptr ? tapped_->shapes : version_->output_shapes();
   ASSIGN_OR_RETURN(const int64_t bytes, tensors_.Describe(shapes, bound_.dims, &reply_));
+  RETURN_IF_ERROR(sink_->Accept(reply_));
   // The answer is a copy of the reply.
   ASSIGN_OR_RETURN(memory_, core_.ledger().Reserve(HeldKind::kRequests, start_.bytes + bytes * 2,
                                                    "request to " + version_->Describe()));

@@ -30,6 +30,11 @@ namespace athanor {
 class InferenceSink {
  public:
   virtual ~InferenceSink() = default;
+  // Called ahead of the run, with the names, types and shapes of the reply's tensors. An error ends
+  // the request with it.
+  virtual absl::Status Accept(const inference::ModelInferResponse& reply) {
+    return absl::OkStatus();
+  }
   // Makes the answer of `reply`, which it may take apart. An error ends the request with it.
   virtual absl::Status Answer(inference::ModelInferResponse* reply) = 0;
   // Frees what a request does not need that only waits for its end; Done is all that follows.

@@ -2,8 +2,8 @@
 //
 //   ASSIGN_OR_RETURN(JsonBody body, ParseJsonBody(exchange->request().body, &ledger));
 //   body.value["model"]
-#ifndef ATHANOR_SERVER_OPENAI_JSON_BODY_H_
-#define ATHANOR_SERVER_OPENAI_JSON_BODY_H_
+#ifndef ATHANOR_SERVER_HTTP_JSON_BODY_H_
+#define ATHANOR_SERVER_HTTP_JSON_BODY_H_
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -30,4 +30,4 @@ absl::StatusOr<JsonBody> ParseJsonBody(absl::string_view body, ServerLedger* led
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_OPENAI_JSON_BODY_H_
+#endif  // ATHANOR_SERVER_HTTP_JSON_BODY_H_

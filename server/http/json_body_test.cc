@@ -1,4 +1,4 @@
-#include "server/openai/json_body.h"
+#include "server/http/json_body.h"
 
 #include <random>
 #include <string>

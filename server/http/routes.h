@@ -40,9 +40,9 @@ struct Route {
 using Admit = std::function<absl::Status(const Route& route, HttpExchange* exchange)>;
 
 // Makes the body of an answer that the HTTP side gives itself, such as 404; returns its
-// Content-Type and the body. `message` is plain text.
-using ErrorBody =
-    std::function<std::pair<std::string, std::string>(int status, const std::string& message)>;
+// Content-Type and the body. `message` is plain text; `path` is empty if none is known.
+using ErrorBody = std::function<std::pair<std::string, std::string>(
+    int status, const std::string& message, absl::string_view path)>;
 
 class Routes {
  public:

@@ -343,7 +343,10 @@ void Session::Refuse(HttpRefusal refusal) {
   Until(Clock::time_point::max());  // the request's time is over with it
   std::pair<std::string, std::string> text = {
       "text/plain; charset=utf-8", absl::StrCat(refusal.status, ": ", refusal.message, "\n")};
-  if (setup_.error_body != nullptr) text = setup_.error_body(refusal.status, refusal.message);
+  if (setup_.error_body != nullptr) {
+    const std::string path = asked_ != nullptr ? asked_->request().path : "";
+    text = setup_.error_body(refusal.status, refusal.message, path);
+  }
   if (asked_ == nullptr) {
     // Nothing of the request is known but who sends it.
     head_only_ = false;

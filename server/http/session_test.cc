@@ -514,7 +514,7 @@ TEST_F(SessionTest, AdmitSaysWhoAsks) {
     exchange->set_client(*key);
     return absl::OkStatus();
   };
-  options.error_body = [](int status, const std::string& message) {
+  options.error_body = [](int status, const std::string& message, absl::string_view) {
     return std::pair<std::string, std::string>("application/json",
                                                absl::StrCat("{", status, " ", message, "}"));
   };

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/calls/embedding.h"
-#include "server/openai/json_body.h"
+#include "server/http/json_body.h"
 
 namespace athanor {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "server/openai/json_body.h"
+#include "server/http/json_body.h"
 
 namespace athanor {
 namespace {

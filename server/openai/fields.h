@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/athanor/v1/generate.pb.h"
-#include "server/openai/json_body.h"
+#include "server/http/json_body.h"
 #include "server/openai/request.h"
 
 namespace athanor {

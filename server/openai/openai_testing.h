@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "server/calls/scripted_model_testing.h"
 #include "server/http/exchange_testing.h"
-#include "server/openai/json_body.h"
+#include "server/http/json_body.h"
 #include "server/openai/routes.h"
 #include "server/testing/core_testing.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/athanor/v1/generate.pb.h"
-#include "server/openai/json_body.h"
+#include "server/http/json_body.h"
 
 namespace athanor {
 

@@ -8,12 +8,12 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/calls/language_version.h"
 #include "server/generate/language_model.h"
+#include "server/http/json_body.h"
 #include "server/models/encoder_model.h"
 #include "server/openai/answer.h"
 #include "server/openai/embeddings.h"
 #include "server/openai/embeddings_request.h"
 #include "server/openai/error.h"
-#include "server/openai/json_body.h"
 #include "server/openai/names.h"
 #include "server/openai/request.h"
 

@@ -1,4 +1,5 @@
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/calls/model_metadata.h"
 #include "server/rpc/call.h"
 #include "server/rpc/inference/inference_service.h"
 
@@ -9,9 +10,8 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context, const B
   return AnswerUnary<inference::ModelReadyRequest, inference::ModelReadyResponse>(
       core_, {.name = "ModelReady", .while_draining = true}, context, request, reply,
       [this](const inference::ModelReadyRequest& asked, inference::ModelReadyResponse* answer) {
-        ASSIGN_OR_RETURN(auto version,
-                         core_.registry().versions().Find(asked.name(), asked.version()));
-        answer->set_ready(core_.serves(version->device()) && version->plan() != nullptr);
+        ASSIGN_OR_RETURN(const bool ready, IsModelReady(core_, asked.name(), asked.version()));
+        answer->set_ready(ready);
         return absl::OkStatus();
       });
 }

@@ -1,0 +1,97 @@
+#include "server/rest/describe.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "server/base/public_status.h"
+#include "server/base/version.h"
+#include "server/calls/model_metadata.h"
+
+namespace athanor {
+namespace {
+
+template <typename Tensors>
+Json TensorsOf(const Tensors& tensors) {
+  Json list = Json::array();
+  for (const auto& tensor : tensors) {
+    list.push_back({{"name", tensor.name()},
+                    {"datatype", tensor.datatype()},
+                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())}});
+  }
+  return list;
+}
+
+template <typename Tensors>
+Json ConfigTensorsOf(const Tensors& tensors) {
+  Json list = Json::array();
+  for (const auto& tensor : tensors) {
+    list.push_back({{"name", tensor.name()},
+                    {"data_type", absl::StrCat("TYPE_", tensor.datatype())},
+                    {"dims", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())}});
+  }
+  return list;
+}
+
+// Returns a version's state as Triton names it, and why it does not serve.
+std::pair<std::string, std::string> StateOf(const ModelVersion& version) {
+  if (absl::Status s = version.unusable(); !s.ok()) {
+    const absl::Status told = PublicStatus(s);
+    return {"UNAVAILABLE", std::string(told.message())};
+  }
+  if (version.plan() != nullptr) return {"READY", ""};
+  const PlanSlot::View view = version.plans().full().view();
+  if (!view.settled()) return {"LOADING", "its baseline plan is being compiled"};
+  return {"UNAVAILABLE", "it has no plan: see its compile job"};
+}
+
+}  // namespace
+
+Json DescribeServer() {
+  return {{"name", "athanor"},
+          {"version", kVersion},
+          {"extensions", {"binary_tensor_data", "model_configuration", "model_repository"}}};
+}
+
+absl::StatusOr<Json> DescribeModel(ServerCore& core, const std::string& name,
+                                   const std::string& version) {
+  inference::ModelMetadataResponse metadata;
+  RETURN_IF_ERROR(FillMetadata(core, name, version, &metadata));
+  Json properties = Json::object();
+  for (const auto& [key, value] : metadata.properties()) properties[key] = value;
+  return Json{{"name", metadata.name()},
+              {"versions",
+               std::vector<std::string>(metadata.versions().begin(), metadata.versions().end())},
+              {"platform", metadata.platform()},
+              {"inputs", TensorsOf(metadata.inputs())},
+              {"outputs", TensorsOf(metadata.outputs())},
+              {"properties", std::move(properties)}};
+}
+
+absl::StatusOr<Json> ConfigOf(ServerCore& core, const std::string& name,
+                              const std::string& version) {
+  inference::ModelMetadataResponse metadata;
+  RETURN_IF_ERROR(FillMetadata(core, name, version, &metadata));
+  return Json{{"name", metadata.name()},
+              {"platform", metadata.platform()},
+              {"backend", "athanor"},
+              {"max_batch_size", 0},
+              {"input", ConfigTensorsOf(metadata.inputs())},
+              {"output", ConfigTensorsOf(metadata.outputs())}};
+}
+
+Json IndexOf(ServerCore& core, bool ready) {
+  Json list = Json::array();
+  for (const auto& version : core.registry().versions().List("")) {
+    auto [state, reason] = StateOf(*version);
+    if (ready && state != "READY") continue;
+    list.push_back({{"name", version->name()},
+                    {"version", absl::StrCat(version->version())},
+                    {"state", std::move(state)},
+                    {"reason", std::move(reason)}});
+  }
+  return list;
+}
+
+}  // namespace athanor

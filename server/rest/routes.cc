@@ -1,0 +1,150 @@
+#include "server/rest/routes.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
+#include "server/calls/model_metadata.h"
+#include "server/rest/describe.h"
+#include "server/rest/infer.h"
+#include "server/rest/rest_error.h"
+
+namespace athanor {
+namespace {
+
+using Exchange = std::shared_ptr<HttpExchange>;
+
+constexpr char kModels[] = "/v2/models/";
+constexpr char kVersions[] = "/versions/";
+// Most bytes of a body that says little.
+constexpr int64_t kSmallBody = 4 << 10;
+
+void AnswerJson(HttpExchange& exchange, const absl::StatusOr<Json>& json) {
+  if (!json.ok()) {
+    AnswerRestError(exchange, json.status());
+    return;
+  }
+  exchange.Answer(200, "application/json",
+                  json->dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+// Answers a check of health: its clients read the status alone.
+void AnswerHealth(HttpExchange& exchange, int status) {
+  exchange.Answer(status, "text/plain; charset=utf-8", "");
+}
+
+absl::Status NoSuchPath(HttpExchange& exchange) {
+  return absl::NotFoundError(Cat("there is no ", exchange.request().method, " ",
+                                 exchange.request().path, "; docs/rest.md lists what there is"));
+}
+
+// Returns the model of "NAME" or "NAME/versions/VERSION". A name may have slashes.
+RestModel ModelOf(absl::string_view rest) {
+  const size_t at = rest.rfind(kVersions);
+  if (at == absl::string_view::npos) return {std::string(rest), ""};
+  return {std::string(rest.substr(0, at)), std::string(rest.substr(at + sizeof(kVersions) - 1))};
+}
+
+absl::StatusOr<Json> Statistics(ServerCore&, const RestModel&) {
+  return Unimplemented("statistics are not supported here; GET /metrics has them for Prometheus");
+}
+
+void GetModel(ServerCore& core, HttpExchange& exchange) {
+  absl::string_view rest = absl::StripPrefix(exchange.request().path, kModels);
+  if (rest == "stats" || absl::ConsumeSuffix(&rest, "/stats")) {
+    AnswerJson(exchange, Statistics(core, ModelOf(rest)));
+  } else if (absl::ConsumeSuffix(&rest, "/ready")) {
+    const RestModel model = ModelOf(rest);
+    const auto ready = IsModelReady(core, model.name, model.version);
+    AnswerHealth(exchange, ready.ok() && *ready ? 200 : 400);
+  } else if (absl::ConsumeSuffix(&rest, "/config")) {
+    const RestModel model = ModelOf(rest);
+    AnswerJson(exchange, ConfigOf(core, model.name, model.version));
+  } else if (absl::ConsumeSuffix(&rest, "/trace/setting")) {
+    AnswerJson(exchange, Unimplemented("traces are not supported"));
+  } else {
+    const RestModel model = ModelOf(rest);
+    AnswerJson(exchange, DescribeModel(core, model.name, model.version));
+  }
+}
+
+void PostModel(ServerCore& core, Exchange exchange) {
+  const std::string path = exchange->request().path;
+  absl::string_view rest = absl::StripPrefix(path, kModels);
+  if (absl::ConsumeSuffix(&rest, "/infer")) {
+    AnswerInfer(core, ModelOf(rest), std::move(exchange));
+  } else if (absl::ConsumeSuffix(&rest, "/trace/setting")) {
+    AnswerRestError(*exchange, Unimplemented("traces are not supported"));
+  } else if (absl::ConsumeSuffix(&rest, "/generate") ||
+             absl::ConsumeSuffix(&rest, "/generate_stream")) {
+    AnswerRestError(*exchange, Unimplemented("generate is not supported here; --openai_listen "
+                                             "serves language models"));
+  } else {
+    AnswerRestError(*exchange, NoSuchPath(*exchange));
+  }
+}
+
+absl::StatusOr<Json> Index(ServerCore& core, const std::string& body) {
+  bool ready = false;
+  if (!body.empty()) {
+    ASSIGN_OR_RETURN(const JsonBody read, ParseJsonBody(body, &core.ledger()));
+    if (!read.value.is_object()) return Invalid("the request is no object");
+    for (const auto& [name, value] : read.value.items()) {
+      if (name != "ready" || !value.is_boolean()) {
+        return Invalid("the request has the field ", Quoted(name),
+                       "; it may have ready, which is true or false");
+      }
+      ready = value.get<bool>();
+    }
+  }
+  return IndexOf(core, ready);
+}
+
+// Makes a handler that refuses what Triton has and this server has not.
+Route Refused(std::string method, std::string path, Role role, std::string why) {
+  const int64_t most = method == "POST" ? kSmallBody : 0;
+  return {std::move(method), std::move(path), role, most, [why = std::move(why)](Exchange e) {
+            AnswerRestError(*e, absl::UnimplementedError(why));
+          }};
+}
+
+}  // namespace
+
+std::vector<Route> RestRoutes(ServerCore* core) {
+  const int64_t most = core->options().max_message_bytes;
+  const auto ready = [core](int otherwise) {
+    return [core, otherwise](Exchange e) { AnswerHealth(*e, core->serves() ? 200 : otherwise); };
+  };
+  const auto live = [](Exchange e) { AnswerHealth(*e, 200); };
+  const char* load =
+      "models are not loaded and unloaded: they serve from their upload on, until they are deleted";
+  const char* shared = "shared memory is not supported: send tensors in the body";
+  return {
+      {"GET", "/livez", Role::kNone, 0, live},
+      {"GET", "/healthz", Role::kNone, 0, ready(503)},
+      {"GET", "/v2/health/live", Role::kNone, 0, live},
+      {"GET", "/v2/health/ready", Role::kNone, 0, ready(400)},
+      {"GET", "/v2", Role::kInfer, 0, [](Exchange e) { AnswerJson(*e, DescribeServer()); }},
+      {"GET", absl::StrCat(kModels, "*"), Role::kInfer, 0,
+       [core](Exchange e) { GetModel(*core, *e); }},
+      {"POST", absl::StrCat(kModels, "*"), Role::kInfer, most,
+       [core](Exchange e) { PostModel(*core, std::move(e)); }},
+      {"POST", "/v2/repository/index", Role::kInfer, kSmallBody,
+       [core](Exchange e) { AnswerJson(*e, Index(*core, e->request().body)); }},
+      Refused("POST", "/v2/repository/models/*", Role::kUpload, load),
+      Refused("GET", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
+      Refused("POST", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
+      Refused("GET", "/v2/logging", Role::kAdmin, "settings of the log are flags: --log_level"),
+      Refused("POST", "/v2/logging", Role::kAdmin, "settings of the log are flags: --log_level"),
+      Refused("GET", "/v2/systemsharedmemory/*", Role::kInfer, shared),
+      Refused("POST", "/v2/systemsharedmemory/*", Role::kInfer, shared),
+      Refused("GET", "/v2/cudasharedmemory/*", Role::kInfer, shared),
+      Refused("POST", "/v2/cudasharedmemory/*", Role::kInfer, shared),
+  };
+}
+
+}  // namespace athanor

@@ -1,0 +1,223 @@
+#include "server/rest/routes.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/http/exchange_testing.h"
+#include "server/http/json_body.h"
+#include "server/rest/rest_error.h"
+#include "server/testing/core_testing.h"
+#include "server/testing/waiters_testing.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RestTest : public CoreTest {
+ protected:
+  void SetUp() override {
+    CoreTest::SetUp();
+    routes_ = std::make_unique<Routes>(RestRoutes(core_.get()));
+  }
+  void TearDown() override {
+    while (core_->ledger().used(HeldKind::kRequests) != 0) std::this_thread::yield();
+    routes_.reset();
+  }
+
+  std::shared_ptr<ModelVersion> Begin(const std::string& name, const TestModel& model) {
+    std::shared_ptr<ModelVersion> version = Store(name, model);
+    EXPECT_TRUE(core_->workers().Start(version).ok());
+    return version;
+  }
+  std::shared_ptr<ModelVersion> Serve(const std::string& name, const TestModel& model) {
+    std::shared_ptr<ModelVersion> version = Begin(name, model);
+    EXPECT_TRUE(Await(*version).ok());
+    return version;
+  }
+  std::unique_ptr<FakeClient> Ask(const std::string& method, const std::string& path,
+                                  std::string body = "", HttpHeaders headers = {}) {
+    auto client = std::make_unique<FakeClient>(HttpRequest{.method = method,
+                                                           .path = path,
+                                                           .body = std::move(body),
+                                                           .peer = "ipv4:10.0.0.7:43210",
+                                                           .headers = std::move(headers)});
+    const Routes::Found found = routes_->Find(method, path);
+    EXPECT_NE(found.route, nullptr) << method << path;
+    if (found.route != nullptr) found.route->handler(client->Ask());
+    return client;
+  }
+  FakeClient::Answer Get(const std::string& path) { return Ask("GET", path)->AwaitEnd(); }
+  FakeClient::Answer Infer(const std::string& model, const std::string& json,
+                           const std::string& binary = "") {
+    HttpHeaders headers;
+    if (!binary.empty()) {
+      headers.emplace_back("Inference-Header-Content-Length", absl::StrCat(json.size()));
+    }
+    return Ask("POST", "/v2/models/" + model + "/infer", json + binary, headers)->AwaitEnd();
+  }
+  static std::string ErrorOf(const FakeClient::Answer& answer) {
+    const Json body = Json::parse(answer.body(), nullptr, false);
+    return body.is_object() && body.size() == 1 ? body.value("error", "") : "";
+  }
+  static std::string Input(const std::string& data) {
+    return R"({"name":"x","shape":[2],"datatype":"FP32",)" + data + "}";
+  }
+
+  std::unique_ptr<Routes> routes_;
+};
+
+TEST_F(RestTest, JsonInAndOut) {
+  Serve("m", ScaleModel({1, -2}));
+  const auto answer = Infer("m", R"({"id":"a","inputs":[)" + Input(R"("data":[3,4.5])") + "]}");
+  ASSERT_EQ(answer.status, 200) << answer.body();
+  EXPECT_EQ(answer.type, "application/json");
+  const Json body = Json::parse(answer.body());
+  EXPECT_EQ(body["model_name"], "m");
+  EXPECT_EQ(body["model_version"], "1");
+  EXPECT_EQ(body["id"], "a");
+  EXPECT_EQ(body["parameters"]["compile_state"], "baseline");
+  EXPECT_EQ(body["outputs"][0].dump(),
+            R"({"name":"y","datatype":"FP32","shape":[2],"data":[3.0,-9.0]})");
+}
+
+TEST_F(RestTest, BytesInAndOut) {
+  Serve("m", ScaleModel({1, -2}));
+  const float x[] = {3, 4.5};
+  const auto answer = Infer("m/versions/1",
+                            R"({"inputs":[)" + Input(R"("parameters":{"binary_data_size":8})") +
+                                R"(],"outputs":[{"name":"y","parameters":{"binary_data":true}}]})",
+                            std::string(reinterpret_cast<const char*>(x), sizeof(x)));
+  ASSERT_EQ(answer.status, 200) << answer.body();
+  EXPECT_EQ(answer.type, "application/octet-stream");
+  ASSERT_EQ(answer.headers.at(0).first, "Inference-Header-Content-Length");
+  const size_t json = std::stoul(answer.headers[0].second);
+  const Json head = Json::parse(answer.body().substr(0, json));
+  EXPECT_EQ(head["outputs"][0]["parameters"]["binary_data_size"], 8);
+  EXPECT_FALSE(head["outputs"][0].contains("data"));
+  float y[2];
+  ASSERT_EQ(answer.body().size(), json + sizeof(y));
+  std::memcpy(y, answer.body().data() + json, sizeof(y));
+  EXPECT_EQ(y[0], 3);
+  EXPECT_EQ(y[1], -9);
+}
+
+TEST_F(RestTest, LongJsonGoesThrough) {
+  const std::vector<float> w(20'000, 2);
+  Serve("m", ScaleModel(w));
+  Json data = Json::array();
+  for (size_t i = 0; i < w.size(); ++i) data.push_back(i + 0.25);
+  const Json request = {
+      {"inputs",
+       {{{"name", "x"}, {"shape", {w.size()}}, {"datatype", "FP32"}, {"data", std::move(data)}}}}};
+  const auto answer = Infer("m", request.dump());
+  ASSERT_EQ(answer.status, 200);
+  const Json out = Json::parse(answer.body())["outputs"][0]["data"];
+  ASSERT_EQ(out.size(), w.size());
+  EXPECT_EQ(out[19'999], 39'998.5);
+}
+
+TEST_F(RestTest, ErrorsHaveTritonsForm) {
+  Serve("m", ScaleModel({1, -2}));
+  const auto expect = [&](const FakeClient::Answer& answer, int status, const std::string& text) {
+    EXPECT_EQ(answer.status, status) << answer.body();
+    EXPECT_EQ(answer.type, "application/json");
+    EXPECT_THAT(ErrorOf(answer), HasSubstr(text));
+  };
+  expect(Infer("absent", R"({"inputs":[]})"), 404, "model \"absent\" does not exist");
+  expect(Infer("m", "{"), 400, "no valid JSON");
+  expect(Infer("m", R"({"inputs":[]})"), 400, "input \"x\" (FP32) is missing");
+  expect(Infer("m", R"({"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","data":["a"]}]})"),
+         400, "datatype is \"BYTES\", which is unknown");
+  expect(Infer("m", R"({"inputs":[)" + Input(R"("data":[1,2])") +
+                        R"(],"parameters":{"sequence_id":1}})"),
+         400, "parameter \"sequence_id\" is unknown");
+  expect(Ask("POST", "/v2/models/m/infer", "{}", {{"Content-Encoding", "gzip"}})->AwaitEnd(), 501,
+         "Content-Encoding \"gzip\" is not supported");
+  expect(Ask("POST", "/v2/models/m")->AwaitEnd(), 404, "there is no POST /v2/models/m");
+  expect(Ask("POST", "/v2/models/m/generate")->AwaitEnd(), 501, "--openai_listen");
+  expect(Ask("POST", "/v2/repository/models/m/load")->AwaitEnd(), 501, "not loaded and unloaded");
+  expect(Get("/v2/systemsharedmemory/status"), 501, "shared memory is not supported");
+  expect(Get("/v2/logging"), 501, "--log_level");
+  expect(Get("/v2/models/m/stats"), 501, "/metrics");
+  EXPECT_EQ(RestErrorBody(405, "no", "/v2/models/m").second, R"({"error":"no"})");
+  EXPECT_EQ(RestErrorBody(405, "no", "/").second, "405: no\n");
+}
+
+TEST_F(RestTest, HalvesAreBytesOnly) {
+  Graph graph;
+  graph.name = "half";
+  GraphBuilder b(&graph);
+  const NodeId x = b.Input("x", {DType::kF32, {1}}).value();
+  b.Output("y", b.Add(Op::kCast, {x}, {{"dtype", DType::kF16}}).value());
+  Serve("h", ModelOf(graph, {}));
+  const std::string inputs = R"("inputs":[{"name":"x","shape":[1],"datatype":"FP32","data":[1]}])";
+  const auto refused = Infer("h", "{" + inputs + "}");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_THAT(ErrorOf(refused), HasSubstr("sending FP16 as JSON is not supported"));
+  const auto answer = Infer("h", "{" + inputs + R"(,"parameters":{"binary_data_output":true}})");
+  ASSERT_EQ(answer.status, 200) << answer.body();
+  EXPECT_EQ(answer.body().substr(answer.body().size() - 2), std::string("\x00\x3c", 2));
+}
+
+TEST_F(RestTest, HealthAndReadiness) {
+  EXPECT_EQ(Get("/v2/health/live").status, 200);
+  EXPECT_EQ(Get("/v2/health/ready").status, 200);
+  EXPECT_EQ(Get("/livez").status, 200);
+  EXPECT_EQ(Get("/healthz").status, 200);
+  EXPECT_EQ(Get("/v2/models/m/ready").status, 400);
+  control_->HoldCompiles();
+  const auto version = Begin("m", ScaleModel({1}));
+  EXPECT_EQ(Get("/v2/models/m/ready").status, 400);
+  EXPECT_EQ(Json::parse(Ask("POST", "/v2/repository/index")->AwaitEnd().body())[0]["state"],
+            "LOADING");
+  control_->ReleaseCompiles();
+  ASSERT_TRUE(Await(*version).ok());
+  EXPECT_EQ(Get("/v2/models/m/ready").status, 200);
+  EXPECT_EQ(Get("/v2/models/m/versions/1/ready").status, 200);
+  EXPECT_EQ(Get("/v2/models/m/versions/2/ready").status, 400);
+  core_->StartDraining();
+  EXPECT_EQ(Get("/v2/health/live").status, 200);
+  EXPECT_EQ(Get("/v2/health/ready").status, 400);
+  EXPECT_EQ(Get("/healthz").status, 503);
+}
+
+TEST_F(RestTest, MetadataConfigurationIndex) {
+  Serve("m", ReluModel());
+  const Json server = Json::parse(Get("/v2").body());
+  EXPECT_EQ(server["name"], "athanor");
+  EXPECT_EQ(server["extensions"][0], "binary_tensor_data");
+  const Json model = Json::parse(Get("/v2/models/m").body());
+  EXPECT_EQ(model["versions"].dump(), R"(["1"])");
+  EXPECT_EQ(model["inputs"].dump(), R"([{"name":"x","datatype":"FP32","shape":[-1,4]}])");
+  EXPECT_EQ(Json::parse(Get("/v2/models/m/versions/1").body()), model);
+  EXPECT_EQ(Get("/v2/models/absent").status, 404);
+  EXPECT_EQ(Json::parse(Get("/v2/models/m/config").body())["output"].dump(),
+            R"([{"name":"y","data_type":"TYPE_FP32","dims":[-1,4]}])");
+  const std::string all = R"([{"name":"m","version":"1","state":"READY","reason":""}])";
+  EXPECT_EQ(Ask("POST", "/v2/repository/index")->AwaitEnd().body(), all);
+  EXPECT_EQ(Ask("POST", "/v2/repository/index", R"({"ready":true})")->AwaitEnd().body(), all);
+  EXPECT_EQ(Ask("POST", "/v2/repository/index", R"({"ready":1})")->AwaitEnd().status, 400);
+}
+
+TEST_F(RestTest, AClientThatLeavesEndsItsRequest) {
+  control_->HoldCompiles();
+  const auto version = Begin("m", ScaleModel({1, 2}));
+  auto client =
+      Ask("POST", "/v2/models/m/infer", R"({"inputs":[)" + Input(R"("data":[1,2])") + "]}");
+  AwaitWaiters(version->serving(), 1);
+  client->Leave();
+  while (core_->ledger().used(HeldKind::kRequests) != 0) std::this_thread::yield();
+  control_->ReleaseCompiles();
+  EXPECT_TRUE(Await(*version).ok());
+}
+
+}  // namespace
+}  // namespace athanor
