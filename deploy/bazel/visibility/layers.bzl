@@ -95,6 +95,8 @@ LAYERS = {
 ROOMS = {
     "server/net": [],
     "server/base": ["server/net"],
+    # Who may do what.
+    "server/access": ["server/base"],
     # Tokenizers and chat templates.
     "server/text/jinja": [],
     "server/text": ["server/base", "server/text/jinja"],
@@ -165,6 +167,7 @@ ROOMS = {
         "server/plans",
     ],
     "server/core": [
+        "server/access",
         "server/base",
         "server/batch",
         "server/generate",
@@ -178,6 +181,7 @@ ROOMS = {
         "server/storage",
     ],
     "server/http": [
+        "server/access",
         "server/base",
         "server/core",
         "server/generate",
@@ -186,6 +190,7 @@ ROOMS = {
         "server/net",
     ],
     "server/http/pages": [
+        "server/access",
         "server/base",
         "server/core",
         "server/generate",
@@ -207,6 +212,7 @@ ROOMS = {
         "server/text",
     ],
     "server/openai": [
+        "server/access",
         "server/base",
         "server/calls",
         "server/core",
@@ -228,6 +234,7 @@ ROOMS = {
         "server/plans",
     ],
     "server/rpc": [
+        "server/access",
         "server/base",
         "server/core",
         "server/memory",
@@ -239,6 +246,7 @@ ROOMS = {
         "server/rpc",
     ],
     "server/rpc/compile": [
+        "server/access",
         "server/base",
         "server/core",
         "server/models",
@@ -263,6 +271,7 @@ ROOMS = {
         "server/rpc",
     ],
     "server/rpc/models": [
+        "server/access",
         "server/base",
         "server/core",
         "server/models",
@@ -271,6 +280,7 @@ ROOMS = {
         "server/search",
     ],
     "server": [
+        "server/access",
         "server/base",
         "server/calls",
         "server/core",
