@@ -1,0 +1,100 @@
+// Admits calls: who calls, whether they may, and whether it is not one too many.
+//
+//   std::unique_ptr<Access> access = Access::Open(Access::Source::kIdentities,
+//   "auth.conf").value(); ASSIGN_OR_RETURN(Caller caller, access->Admit({Role::kInfer},
+//   "ModelInfer", token)); RETURN_IF_ERROR(caller.MayUse("team-a/digits"));
+//
+// Each protocol asks in one place: server/rpc/call.h and server/server.cc. Thread-safe.
+#ifndef ATHANOR_SERVER_ACCESS_ACCESS_H_
+#define ATHANOR_SERVER_ACCESS_ACCESS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "deploy/bazel/libs/mutex.h"
+#include "server/access/identities.h"
+#include "server/access/role.h"
+
+namespace athanor {
+
+// Who makes a call, for as long as it runs: it counts among its identity's calls.
+class Caller {
+ public:
+  // Anybody, of a server that asks nobody: may do everything.
+  Caller() = default;
+  ~Caller() { End(); }
+  Caller(Caller&& other) noexcept;
+  Caller& operator=(Caller&& other) noexcept;
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+
+  // The call does not count any more. What the caller may do stays.
+  void End();
+  // Returns the identity's name; "" if there is none.
+  const std::string& name() const;
+  // PERMISSION_DENIED, whether or not there is such a model; UNAUTHENTICATED if nobody is known.
+  absl::Status MayUse(absl::string_view model) const;
+  bool Sees(absl::string_view model) const;
+  // Returns how long to wait before more of an upload is read.
+  IdentityUse::Clock::duration TakeUpload(int64_t bytes) const;
+  // Returns the most names of models that the identity's patterns may have; 0: no limit.
+  int64_t max_models() const;
+
+ private:
+  friend class Access;
+  Caller(std::shared_ptr<const Identity> identity, bool counted)
+      : identity_(std::move(identity)), counted_(counted), open_(false) {}
+
+  std::shared_ptr<const Identity> identity_;  // null: none is known
+  bool counted_ = false;
+  bool open_ = true;
+};
+
+class Access {
+ public:
+  // The files: --auth's, or the simpler one of --openai_keys.
+  enum class Source : uint8_t { kIdentities, kKeys };
+
+  // Admits everybody.
+  Access() = default;
+  // INVALID_ARGUMENT: see Identities.
+  static absl::StatusOr<std::unique_ptr<Access>> Open(Source source, std::string file);
+
+  // Reports whether everybody is admitted to everything.
+  bool open() const { return file_.empty(); }
+
+  // Admits a call. `what` names it in errors. `token` is "" if there is none. Public calls
+  // (`wanted` is empty) are admitted whatever the token. Otherwise UNAUTHENTICATED,
+  // PERMISSION_DENIED, or RESOURCE_EXHAUSTED with RetryAfter (use.h).
+  absl::StatusOr<Caller> Admit(Roles wanted, absl::string_view what, absl::string_view token) const;
+
+  // Reads the file again. If it is wrong, keeps what was read before. Calls that run go on.
+  absl::Status Reload();
+  // The same if the file is another one than when it was read last; logs what comes of it.
+  void ReloadIfChanged();
+
+ private:
+  // Tells whether a file was changed or replaced.
+  using Stamp = std::tuple<uint64_t, uint64_t, int64_t, int64_t, int64_t>;
+
+  Access(Source source, std::string file) : source_(source), file_(std::move(file)) {}
+  Stamp StampNow() const;
+  absl::string_view flag() const;
+  Identities::Ptr identities() const;
+
+  const Source source_ = Source::kIdentities;
+  const std::string file_;
+  mutable Mutex mu_;
+  Identities::Ptr identities_ ABSL_GUARDED_BY(mu_);
+  Stamp read_ ABSL_GUARDED_BY(mu_){};  // of the file that was read last, right or wrong
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_ACCESS_ACCESS_H_

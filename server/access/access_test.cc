@@ -1,0 +1,183 @@
+#include "server/access/access.h"
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/base/log.h"
+
+namespace athanor {
+namespace {
+
+using ::testing::HasSubstr;
+
+class AccessTest : public testing::Test {
+ protected:
+  // Replaces the file at once, as its users do.
+  void Write(const std::string& text) {
+    std::ofstream(file_ + ".new") << text;
+    std::filesystem::rename(file_ + ".new", file_);
+  }
+  static std::string IdentityText(const std::string& name, const std::string& rest) {
+    return absl::StrCat("[", name, "]\ntoken = ", TokenDigestText(name + "-token"), "\n", rest,
+                        "\n");
+  }
+  void Open(const std::string& text) {
+    Write(text);
+    auto opened = Access::Open(Access::Source::kIdentities, file_);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    access_ = *std::move(opened);
+  }
+  absl::Status Try(Roles wanted, const std::string& token) {
+    return access_->Admit(wanted, "the call", token).status();
+  }
+
+  const std::string file_ = testing::TempDir() + "/auth.conf";
+  std::unique_ptr<Access> access_;
+};
+
+TEST_F(AccessTest, WithoutAFileEverybodyMay) {
+  const Access access;
+  EXPECT_TRUE(access.open());
+  const auto caller = access.Admit({Role::kAdmin}, "Verify", "");
+  ASSERT_TRUE(caller.ok());
+  EXPECT_EQ(caller->name(), "");
+  EXPECT_TRUE(caller->MayUse("anything").ok());
+  EXPECT_EQ(caller->max_models(), 0);
+}
+
+TEST_F(AccessTest, RolesAdmit) {
+  Open(IdentityText("i", "roles = infer\nmodels = a/*") +
+       IdentityText("u", "roles = upload\nmodels = *") + IdentityText("m", "roles = monitor") +
+       IdentityText("x", "roles = admin"));
+  for (const Role wanted : kAllRoles) {
+    EXPECT_TRUE(absl::IsUnauthenticated(Try({wanted}, "")));
+    EXPECT_TRUE(absl::IsUnauthenticated(Try({wanted}, "wrong")));
+    for (const auto& [token, has] :
+         {std::pair("i-token", Role::kInfer), std::pair("u-token", Role::kUpload),
+          std::pair("m-token", Role::kMonitor), std::pair("x-token", Role::kAdmin)}) {
+      const absl::Status tried = Try({wanted}, token);
+      const bool may = has == wanted || has == Role::kAdmin;
+      EXPECT_EQ(tried.code(), may ? absl::StatusCode::kOk : absl::StatusCode::kPermissionDenied);
+    }
+  }
+  EXPECT_TRUE(Try({Role::kInfer, Role::kUpload}, "i-token").ok());
+  EXPECT_THAT(std::string(Try({Role::kUpload}, "i-token").message()),
+              HasSubstr("i has the roles infer; the call needs one of upload, admin"));
+}
+
+TEST_F(AccessTest, PublicCallsAskNobody) {
+  Open(IdentityText("i", "roles = infer\nmodels = a/*\nconcurrent_calls = 1"));
+  for (const char* token : {"", "wrong"}) {
+    const auto caller = access_->Admit({}, "ServerLive", token);
+    ASSERT_TRUE(caller.ok());
+    EXPECT_EQ(caller->name(), "");
+    EXPECT_TRUE(absl::IsUnauthenticated(caller->MayUse("a/m")));
+  }
+  const auto first = access_->Admit({}, "ServerLive", "i-token");
+  const auto second = access_->Admit({}, "ServerLive", "i-token");
+  EXPECT_TRUE(second.ok()) << "they count against no quota";
+  EXPECT_TRUE(second->Sees("a/m"));
+}
+
+TEST_F(AccessTest, ModelsByPattern) {
+  Open(IdentityText("i", "roles = infer\nmodels = a/*, b") + IdentityText("x", "roles = admin"));
+  const auto caller = access_->Admit({Role::kInfer}, "ModelInfer", "i-token");
+  ASSERT_TRUE(caller.ok());
+  EXPECT_TRUE(caller->MayUse("a/m").ok());
+  EXPECT_TRUE(caller->MayUse("b").ok());
+  const absl::Status other = caller->MayUse("c\n");
+  EXPECT_TRUE(absl::IsPermissionDenied(other));
+  EXPECT_THAT(std::string(other.message()), HasSubstr("i may not use model \"c\\n\", only a/*, b"));
+  EXPECT_TRUE(access_->Admit({Role::kInfer}, "ModelInfer", "x-token")->MayUse("any").ok());
+}
+
+TEST_F(AccessTest, CallersCountAsLongAsTheyAre) {
+  Open(IdentityText("i", "roles = infer\nmodels = *\nconcurrent_calls = 1"));
+  {
+    auto first = access_->Admit({Role::kInfer}, "a", "i-token");
+    ASSERT_TRUE(first.ok());
+    Caller kept = *std::move(first);
+    EXPECT_TRUE(absl::IsResourceExhausted(Try({Role::kInfer}, "i-token")));
+    Caller moved = std::move(kept);
+    EXPECT_TRUE(absl::IsResourceExhausted(Try({Role::kInfer}, "i-token")));
+    moved = Caller();
+  }
+  auto ended = access_->Admit({Role::kInfer}, "a", "i-token");
+  ASSERT_TRUE(ended.ok());
+  ended->End();
+  ended->End();
+  EXPECT_EQ(ended->name(), "i");
+  EXPECT_TRUE(Try({Role::kInfer}, "i-token").ok());
+}
+
+TEST_F(AccessTest, ReadsTheFileWhenItChanges) {
+  InitLog("info", "text");
+  Open(IdentityText("i", "roles = infer\nmodels = *\nconcurrent_calls = 1"));
+  auto running = access_->Admit({Role::kInfer}, "a", "i-token");
+  ASSERT_TRUE(running.ok());
+  Write(IdentityText("i", "roles = infer\nmodels = none\nconcurrent_calls = 1") +
+        IdentityText("j", "roles = infer\nmodels = *"));
+  EXPECT_TRUE(absl::IsUnauthenticated(Try({Role::kInfer}, "j-token")));
+  access_->ReloadIfChanged();
+  EXPECT_TRUE(Try({Role::kInfer}, "j-token").ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(Try({Role::kInfer}, "i-token"))) << "counts go on";
+  EXPECT_TRUE(running->MayUse("m").ok()) << "calls that run go on";
+  // A broken file keeps what was read, and says so once.
+  Write("[j]\nroles = what");
+  testing::internal::CaptureStderr();
+  access_->ReloadIfChanged();
+  access_->ReloadIfChanged();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("identities kept"));
+  EXPECT_THAT(log, HasSubstr("unknown role"));
+  EXPECT_EQ(log.find("identities kept"), log.rfind("identities kept"));
+  EXPECT_TRUE(Try({Role::kInfer}, "j-token").ok());
+  // So does one that is gone.
+  std::filesystem::remove(file_);
+  access_->ReloadIfChanged();
+  EXPECT_TRUE(Try({Role::kInfer}, "j-token").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(access_->Reload()));
+  // Tokens that are no more in it are revoked.
+  Write(IdentityText("k", "roles = infer\nmodels = *"));
+  access_->ReloadIfChanged();
+  EXPECT_TRUE(absl::IsUnauthenticated(Try({Role::kInfer}, "j-token")));
+  EXPECT_TRUE(Try({Role::kInfer}, "k-token").ok());
+}
+
+TEST_F(AccessTest, CallsWhileTheFileIsRead) {
+  const std::string one = IdentityText("i", "roles = infer\nmodels = *");
+  Open(one);
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&] {
+      while (!stop) EXPECT_TRUE(Try({Role::kInfer}, "i-token").ok());
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    Write(one + IdentityText(absl::StrCat("n", i), "roles = admin"));
+    access_->ReloadIfChanged();
+  }
+  stop = true;
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST_F(AccessTest, OpenSaysWhatIsWrong) {
+  const auto missing = Access::Open(Access::Source::kIdentities, "/nowhere/auth.conf");
+  EXPECT_THAT(std::string(missing.status().message()),
+              HasSubstr("--auth=/nowhere/auth.conf: cannot be read"));
+  Write("a short");
+  const auto keys = Access::Open(Access::Source::kKeys, file_);
+  EXPECT_THAT(std::string(keys.status().message()), HasSubstr("--openai_keys="));
+}
+
+}  // namespace
+}  // namespace athanor
