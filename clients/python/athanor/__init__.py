@@ -14,6 +14,7 @@
 
 from typing import TYPE_CHECKING
 
+from athanor import nn
 from athanor.aio import AsyncClient, AsyncModel
 from athanor.cache import (
     BadRow,
@@ -255,7 +256,7 @@ __all__ = [
     "layer_norm", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2",
     "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lstm", "matmul", "max",
     "max_pool", "maximum", "maximum_of", "mean", "min", "minimum", "minimum_of", "mod", "moveaxis",
-    "multiply", "negative", "not_equal", "one_hot", "ones_like", "pad", "permute", "positive",
+    "multiply", "negative", "nn", "not_equal", "one_hot", "ones_like", "pad", "permute", "positive",
     "power", "prod", "reciprocal", "relu", "repeat", "reshape", "right_shift", "rms_norm", "rotary",
     "round", "scan", "scatter", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "sort",
     "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "sum_pool", "swapaxes",

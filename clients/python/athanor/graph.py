@@ -58,6 +58,7 @@ class Graph:
         self._outputs: list[tuple[str, Value]] = []
         self._tensors: dict[bytes, bytes] = {}
         self._hashes: dict[Value, bytes] = {}
+        self._weights: dict[object, tuple[np.ndarray, Value]] = {}  # by parameter of a module
         self._depth = 0
         for dim, (low, high) in (dims or {}).items():
             self.dim(dim, low, high)
@@ -299,6 +300,15 @@ class Graph:
     def _own(self, node: Value) -> Value | None:
         return node if node.graph is self else None
 
+    def _weight(self, key: object, name: str, array: np.ndarray) -> Value:
+        known = self._weights.get(key)
+        if known is None or known[0] is not array:
+            free, number = name, 1
+            while free in self._names:
+                free, number = f"{name}_{number}", number + 1
+            known = self._weights[key] = (array, self.parameter(free, array))
+        return known[1]
+
     def _body(self, name: str) -> Body:
         return Body(self, name)
 
@@ -361,6 +371,9 @@ class Body(Graph):
     def parameter(self, name: str, array: object, dtype: str | DType | None = None) -> Value:
         """Adds a weight to the graph around, and takes it in."""
         return self._taken(self._around.parameter(name, array, dtype))
+
+    def _weight(self, key: object, name: str, array: np.ndarray) -> Value:
+        return self._taken(self._around._weight(key, name, array))
 
     def _own(self, node: Value) -> Value | None:
         if node.graph is self:

@@ -48,6 +48,14 @@ class ValueGraph(Protocol):
         """Returns a node of this graph, or takes one in from the graphs around this body; None if
         it is of another graph."""
 
+    def full(self, shape: Size | Sequence[Size], value: float | int | bool,
+             dtype: str | DType = "f32") -> Value:
+        """Adds a tensor of one number."""
+
+    def _weight(self, key: object, name: str, array: np.ndarray) -> Value:
+        """Returns the parameter of a module's weight `key`, adding it when it is first asked for;
+        a name that is taken gets a number."""
+
     def _body(self, name: str) -> BodyGraph:
         """Makes the graph of a loop's body."""
 

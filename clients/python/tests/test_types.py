@@ -57,7 +57,7 @@ def test_the_stub_has_every_namespace() -> None:
 
 def members() -> Iterator[tuple[str, object]]:
     """Yields every public name, and the public methods and properties of public classes."""
-    for module in (athanor,):
+    for module in (athanor, athanor.nn):
         for name in module.__all__:
             value = getattr(module, name)
             yield f"{module.__name__}.{name}", value

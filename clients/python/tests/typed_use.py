@@ -6,6 +6,7 @@ from typing import assert_type
 
 import athanor
 import numpy as np
+from athanor import nn
 
 
 def graph() -> athanor.Graph:
@@ -29,7 +30,11 @@ def graph() -> athanor.Graph:
                                  [g.zeros(16)], [x])
     assert_type(last, athanor.Value)
     assert_type(rows, tuple[athanor.Value, ...])
-    g.output("y", last)
+    layer = nn.Linear(16, 4)
+    layer.load_state_dict({"weight": np.ones((4, 16), np.float32),
+                           "bias": np.ones(4, np.float32)})
+    assert_type(layer(x), athanor.Value)
+    g.output("y", layer(x))
     return g
 
 
