@@ -7,9 +7,9 @@
     w = g.parameter("w", np.ones((16, 4), np.float32))
     g.output("y", athanor.relu(x @ w))
 
-    with athanor.Client("127.0.0.1:50051") as client:
+    with athanor.Client() as client:
         model = client.upload(g, name="linear")
-        y = model.infer({"x": np.ones((2, 16), np.float32)})["y"]
+        y = model.infer(np.ones((2, 16), np.float32))["y"]
 """
 
 from typing import TYPE_CHECKING

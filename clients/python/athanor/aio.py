@@ -39,7 +39,7 @@ class AsyncClient:
 
     Examples
     --------
-    >>> async with athanor.AsyncClient("127.0.0.1:50051") as client:
+    >>> async with athanor.AsyncClient() as client:
     ...     model = await client.upload(graph, name="linear")
     ...     y = (await model.infer({"x": x}))["y"]
     """

@@ -63,7 +63,7 @@ class Client:
 
     Examples
     --------
-    >>> with athanor.Client("127.0.0.1:50051") as client:
+    >>> with athanor.Client() as client:
     ...     model = client.upload(graph, name="linear")
     ...     y = model.infer({"x": x})["y"]
     """

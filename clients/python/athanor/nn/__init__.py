@@ -3,7 +3,7 @@
     from athanor import nn
 
     model = nn.Sequential(nn.Linear(64, 256), athanor.gelu, nn.LayerNorm(256), nn.Linear(256, 10))
-    model.load_state_dict(safetensors.numpy.load_file("model.safetensors"))
+    model.load_state_dict(np.load("model.npz"))  # or safetensors.numpy.load_file(...)
 
     g = athanor.Graph("classifier", dims={"b": (1, 64)})
     g.output("logits", model(g.input("x", ("b", 64), "f32")))

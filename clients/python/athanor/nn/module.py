@@ -84,7 +84,7 @@ class Module:
     ...     def __call__(self, x: athanor.Value) -> athanor.Value:
     ...         return x + self.mlp(self.norm(x))
     >>> block = Block()
-    >>> block.load_state_dict(safetensors.numpy.load_file("block.safetensors"))
+    >>> block.load_state_dict(np.load("block.npz"))
     >>> g.output("y", block(g.input("x", ("b", 64), "f32")))
     """
 
