@@ -133,7 +133,8 @@ def documented() -> Iterator[tuple[str, str]]:
                 yield test.name, "".join(example.source for example in test.examples)
 
 
-@pytest.mark.parametrize(("name", "source"), list(documented()), ids=lambda value: value.split("\n")[0])
+@pytest.mark.parametrize(("name", "source"), list(documented()),
+                         ids=lambda value: value.split("\n")[0])
 def test_docstrings(name: str, source: str, names: dict[str, Any],
                     ready: tuple[Server, pathlib.Path]) -> None:
     server, _ = ready
