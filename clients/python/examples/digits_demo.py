@@ -59,7 +59,7 @@ def show(images: np.ndarray, answers: np.ndarray, labels: np.ndarray) -> None:
 
 def run_digits(client: athanor.Client) -> bool:
     """Upload, first answer, pictures, accuracy; whether all was right."""
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
     with np.load(WEIGHTS, allow_pickle=False) as file:
         weights = dict(file)
