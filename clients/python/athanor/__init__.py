@@ -140,6 +140,13 @@ from athanor.generation import (
     Usage,
 )
 from athanor.graph import DEFAULT_DIM_BOUNDS, Graph
+from athanor.indexing import (
+    flip,
+    gather,
+    scatter,
+    split,
+    take_along_axis,
+)
 from athanor.jobs import (
     CompileJob,
     PlanComparison,
@@ -159,21 +166,16 @@ from athanor.movement import (
     concatenate,
     expand,
     flatten,
-    flip,
     full_like,
-    gather,
     moveaxis,
     ones_like,
     pad,
     permute,
     repeat,
     reshape,
-    scatter,
-    split,
     squeeze,
     stack,
     swapaxes,
-    take_along_axis,
     tile,
     transpose,
     tril,

@@ -9,6 +9,7 @@ from typing import Any
 from athanor import (
     contractions,
     elementwise,
+    indexing,
     loops,
     movement,
     networks,
@@ -17,7 +18,8 @@ from athanor import (
     windows,
 )
 
-MODULES = (elementwise, movement, reductions, contractions, networks, windows, resize, loops)
+MODULES = (elementwise, movement, indexing, reductions, contractions, networks, windows, resize,
+           loops)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for module in MODULES for name, function in vars(module).items()
     if inspect.isfunction(function) and function.__module__ == module.__name__

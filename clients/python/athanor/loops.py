@@ -19,7 +19,7 @@ from athanor.core import (
 )
 from athanor.elementwise import add, multiply, sigmoid, tanh
 from athanor.expr import Expr
-from athanor.movement import split
+from athanor.indexing import split
 from athanor.value import Attr, BodyGraph, Operand, Size, Value, shape_text, type_text
 
 Values = Sequence[Value]

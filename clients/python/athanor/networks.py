@@ -23,7 +23,8 @@ from athanor.core import (
 from athanor.dtypes import DType
 from athanor.elementwise import cast, equal, less, reciprocal, sqrt, where, widened
 from athanor.expr import Expr, exact_div, floor_div
-from athanor.movement import gather, iota_like, reshape, unsqueeze
+from athanor.indexing import gather
+from athanor.movement import iota_like, reshape, unsqueeze
 from athanor.value import Attr, Operand, Value
 
 

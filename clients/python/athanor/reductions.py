@@ -41,7 +41,8 @@ from athanor.elementwise import (
     widened,
 )
 from athanor.expr import Expr
-from athanor.movement import flatten, iota_like, reshape, take_rows
+from athanor.indexing import take_rows
+from athanor.movement import flatten, iota_like, reshape
 from athanor.value import Attr, Axes, Value
 
 
