@@ -275,3 +275,30 @@ def test_lstm(run: Callable, reverse: bool, dtype: str) -> None:
         for name, want in (("out", out), ("h", hs), ("c", cs)):
             np.testing.assert_allclose(results[f"{label}_{name}"], want, rtol=1e-5, atol=1e-6,
                                        err_msg=f"{label} {name}")
+
+
+def test_interpolate_to_sizes_over_dims(run: Callable) -> None:
+    """The result's sizes are expressions, of the same dims and of others."""
+    g = athanor.Graph("resize-dims", dims={"h": (1, 8), "w": (1, 8), "o": (1, 20)})
+    h, w = athanor.Expr.symbol("h"), athanor.Expr.symbol("w")
+    value, other = g.input("x", (1, 2, "h", "w"), "f32"), g.input("o", ("o",), "f32")
+    g.output("other", other)
+    for label, size in (("same", (2 * h, w + 1)), ("other", ("o", "o"))):
+        g.output(f"{label} nearest", athanor.interpolate(value, size))
+        for corners in (False, True):
+            g.output(f"{label} {corners}", athanor.interpolate(value, size, mode="bilinear",
+                                                               align_corners=corners))
+    for shape, out in (((3, 5), 7), ((1, 1), 1), ((8, 2), 20), ((4, 4), 4)):
+        x = np.random.default_rng(6).standard_normal((1, 2, *shape)).astype(np.float32)
+        results = run(g, {"x": x, "o": np.zeros(out, np.float32)})
+        for label, sizes in (("same", (2 * shape[0], shape[1] + 1)), ("other", (out, out))):
+            nearest, wants = x, {corners: x.astype(np.float64) for corners in (False, True)}
+            for axis, size in enumerate(sizes, start=2):
+                old = x.shape[axis]
+                nearest = np.take(nearest, [i * old // size for i in range(size)], axis)
+                for corners in wants:
+                    wants[corners] = interpolated(wants[corners], axis, size, old / size, corners)
+            np.testing.assert_array_equal(results[f"{label} nearest"], nearest)
+            for corners, want in wants.items():
+                np.testing.assert_allclose(results[f"{label} {corners}"], want, rtol=1e-5,
+                                           atol=1e-6, err_msg=f"{label} {shape} {corners}")
