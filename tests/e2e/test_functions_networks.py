@@ -279,7 +279,7 @@ def test_lstm(run: Callable, reverse: bool, dtype: str) -> None:
 
 def test_interpolate_to_sizes_over_dims(run: Callable) -> None:
     """The result's sizes are expressions, of the same dims and of others."""
-    g = athanor.Graph("resize-dims", dims={"h": (1, 8), "w": (1, 8), "o": (1, 20)})
+    g = athanor.Graph("resize-dims", dims={"h": (0, 8), "w": (0, 8), "o": (0, 20)})
     h, w = athanor.Expr.symbol("h"), athanor.Expr.symbol("w")
     value, other = g.input("x", (1, 2, "h", "w"), "f32"), g.input("o", ("o",), "f32")
     g.output("other", other)
@@ -302,3 +302,5 @@ def test_interpolate_to_sizes_over_dims(run: Callable) -> None:
             for corners, want in wants.items():
                 np.testing.assert_allclose(results[f"{label} {corners}"], want, rtol=1e-5,
                                            atol=1e-6, err_msg=f"{label} {shape} {corners}")
+    results = run(g, {"x": np.zeros((1, 2, 3, 0), np.float32), "o": np.zeros(0, np.float32)})
+    assert results["same True"].shape == (1, 2, 6, 1) and results["other False"].size == 0

@@ -80,7 +80,7 @@ def _linear(x: Value, axis: int, out: Expr, a: Expr, b: Expr, align_corners: boo
     """Interpolates one axis: between two neighbours, each by its distance to the other."""
     size, at = x._shape[axis], Expr.axis(axis)
     if align_corners:
-        step, start, parts = size - 1, Expr(0), maximum_of(out - 1, 1)
+        step, start, parts = maximum_of(size - 1, 0), Expr(0), maximum_of(out - 1, 1)
     else:
         step, start, parts = 2 * a, a - b, 2 * b
     known = [e.constant for e in (out, step, start, parts) if e.constant is not None]
@@ -114,7 +114,8 @@ def interpolate(x: Value, size: Size | Sequence[Size] | None = None,
         Of any computing dtype for ``"nearest"``, else floats; f16 and bf16 compute in f32 and round
         once.
     size : size or sequence of sizes
-        Of the result, one for all spatial axes or one each; a size may be an expression.
+        Of the result, one for all spatial axes or one each; a size may be an expression. An axis
+        that has no elements in a call gives zeros.
     scale_factor : float or sequence of float
         Instead of `size`: sizes grow by it, rounded down. It is taken as a fraction, 0.1 as 1/10.
     mode : str
