@@ -12,12 +12,17 @@ import dataclasses
 from collections.abc import Sequence
 
 import grpc
+from google.protobuf import duration_pb2, empty_pb2
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from athanor.protos import model_pb2
 
 # Trailing metadata with refusals of an ONNX model, and the metadata that asks for it.
 REFUSALS_KEY = "athanor-refusals-bin"
 REFUSALS_ASKED = ("athanor-max-refusal-bytes", str(512 << 10))
+# Trailing metadata with the google.rpc.Status of a failed call.
+STATUS_KEY = "grpc-status-details-bin"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +62,13 @@ class Error(Exception):
         Name of the gRPC status code, such as ``"INVALID_ARGUMENT"``.
     refusals : tuple of Refusal
         Every reason why an ONNX model was refused, of which the message holds only some.
+    retry_after : float, optional
+        Seconds after which the server wants to be asked again; None if it does not say.
     """
 
     code = "UNKNOWN"
     refusals: tuple[Refusal, ...] = ()
+    retry_after: float | None = None
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -174,8 +182,36 @@ _BY_NUMBER = {code.value[0]: code.name for code in grpc.StatusCode}
 def from_rpc(error: grpc.RpcError) -> Error:
     """Converts a failed call to an error of this package."""
     found = _BY_CODE.get(error.code().name, Error)(error.details() or error.code().name)
-    found.refusals = _refusals(error.trailing_metadata() or ())
+    metadata = error.trailing_metadata() or ()
+    found.refusals = _refusals(metadata)
+    found.retry_after = _retry_after(metadata)
     return found
+
+
+def _parts(data: bytes, field: int) -> list[bytes]:
+    """Returns the messages that a message has in a field; none if it is no message."""
+    try:
+        fields = UnknownFieldSet(empty_pb2.Empty.FromString(data))
+    except DecodeError:
+        return []
+    return [one.data for one in fields if one.field_number == field and one.wire_type == 2]
+
+
+def _retry_after(metadata: Sequence[tuple[str, str | bytes]]) -> float | None:
+    """Reads google.rpc.RetryInfo (google/rpc/error_details.proto), which not every protobuf has."""
+    for key, value in metadata:
+        if key != STATUS_KEY or not isinstance(value, bytes):
+            continue
+        for detail in _parts(value, 3):  # Status.details, each an Any: type_url, value
+            if not any(url.endswith(b"/google.rpc.RetryInfo") for url in _parts(detail, 1)):
+                continue
+            for delay in (part for info in _parts(detail, 2) for part in _parts(info, 1)):
+                try:
+                    return float(duration_pb2.Duration.FromString(delay).ToTimedelta()
+                                 .total_seconds())
+                except (DecodeError, OverflowError):
+                    return None
+    return None
 
 
 def _refusals(metadata: Sequence[tuple[str, str | bytes]]) -> tuple[Refusal, ...]:
