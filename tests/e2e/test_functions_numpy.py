@@ -318,6 +318,50 @@ def test_einsum(run: Callable, case: tuple) -> None:
         np.testing.assert_array_equal(results[d].astype(np.float64), np.asarray(want), err_msg=d)
 
 
+def random_einsum(random: np.random.Generator) -> tuple[str, list[tuple[int, ...]]]:
+    """A spec of 1 to 3 operands with repeats, sums, sizes of 1 and an ellipsis, and shapes."""
+    sizes = dict(zip("abcde", random.integers(1, 4, 5), strict=True))
+    ellipsis = [int(size) for size in random.integers(1, 4, random.integers(0, 3))]
+    parts, shapes = [], []
+    for _ in range(random.integers(1, 4)):
+        letters = "".join(random.choice(list("abcde"), random.integers(0, 4)))
+        shape = [int(sizes[c]) if letters.count(c) > 1 or random.random() < 0.85 else 1
+                 for c in letters]
+        lead = ellipsis[random.integers(0, len(ellipsis) + 1):]
+        lead = [size if random.random() < 0.8 else 1 for size in lead]
+        parts.append(("..." if lead or ellipsis else "") + letters)
+        shapes.append((*lead, *shape))
+    present = sorted({c for part in parts for c in part if c != "."})
+    kept = [c for c in present if random.random() < 0.5]
+    random.shuffle(kept)
+    return ",".join(parts) + ("->" + ("..." if ellipsis else "") + "".join(kept)), shapes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_einsums(run: Callable, seed: int) -> None:
+    """Against numpy, many of them in one graph."""
+    random = np.random.default_rng(seed)
+    g = athanor.Graph("einsums")
+    inputs, wants = {}, {}
+    for case in range(60):
+        spec, shapes = random_einsum(random)
+        operands = [random.integers(-3, 4, shape).astype(np.int32) for shape in shapes]
+        try:
+            want = np.einsum(spec, *operands)
+        except ValueError:
+            continue  # numpy's own broadcasting refuses the sizes
+        values = []
+        for i, x in enumerate(operands):
+            inputs[f"{case}_{i}"] = x
+            values.append(g.input(f"{case}_{i}", x.shape, "i32"))
+        g.output(f"{case} {spec}", athanor.einsum(spec, *values))
+        wants[f"{case} {spec}"] = np.asarray(want)
+    assert len(wants) > 30
+    results = run(g, inputs)
+    for name, want in wants.items():
+        np.testing.assert_array_equal(results[name], want, err_msg=name)
+
+
 def test_numpy_functions(run: Callable) -> None:
     """numpy's own functions take values, with arrays beside them."""
     g = athanor.Graph("numpy", dims={"n": (1, 8)})
