@@ -38,6 +38,14 @@ def test_names_are_paths() -> None:
         for kind in ("ih", "hh")]
 
 
+def test_what_is_printed_is_short() -> None:
+    tower = Tower()
+    tower.initialise()
+    assert repr(tower.first) == "<Linear: 2 weights, 16 elements>"
+    assert repr(tower) == "<Tower: 10 weights, 60 elements>"
+    assert len(repr(tower.first.weight)) < 120
+
+
 def state_of(module: nn.Module) -> dict[str, np.ndarray]:
     module.initialise(1)
     return module.state_dict()

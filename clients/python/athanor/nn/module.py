@@ -38,7 +38,7 @@ class Parameter:
     start: str = "zeros"
     bound: float = 0.0
     name: str = ""
-    array: np.ndarray | None = None
+    array: np.ndarray | None = dataclasses.field(default=None, repr=False)
 
     def of(self, x: Value) -> Value:
         """Returns it as a parameter of the graph of `x`, the same one each time.
@@ -90,6 +90,11 @@ class Module:
 
     # Names beside weights that torch's state dicts have and inference does not need.
     _unused: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        weights = {id(weight): weight for _, weight in self.named_parameters()}
+        count = sum(math.prod(weight.shape) for weight in weights.values())
+        return f"<{type(self).__name__}: {len(weights)} weights, {count} elements>"
 
     def _attributes(self) -> Iterator[tuple[str, object]]:
         for name, value in vars(self).items():
