@@ -12,8 +12,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from athanor.core import check_kind, expand_to, fail, index_map, operands, size_value
-from athanor.elementwise import add, cast, divide, maximum, mod, multiply, subtract, widened
-from athanor.expr import Expr, expr, floor_div, maximum_of, minimum_of
+from athanor.elementwise import (
+    add,
+    cast,
+    divide,
+    equal,
+    maximum,
+    mod,
+    multiply,
+    subtract,
+    where,
+    widened,
+)
+from athanor.expr import Expr, floor_div, maximum_of, minimum_of
 from athanor.movement import iota_like, reshape
 from athanor.value import Size, Value
 
@@ -100,7 +111,19 @@ def _linear(x: Value, axis: int, out: Expr, a: Expr, b: Expr, align_corners: boo
         weight = divide(cast(mod(position, values[3]), x.dtype), cast(values[3], x.dtype))
     shape = [out if i == axis else Expr(1) for i in range(x.ndim)]
     weight = expand_to(reshape(weight, shape), low._shape)
-    return add(low, multiply(subtract(high, low), weight))
+    result = add(low, multiply(subtract(high, low), weight))
+    if align_corners or not _may_stay(x, size, out, a, b):
+        return result
+    stays = equal(size_value(x, size, "i64"), size_value(x, out, "i64"))
+    return where(stays, _taken(x, axis, out, at), result)
+
+
+def _may_stay(x: Value, size: Expr, out: Expr, a: Expr, b: Expr) -> bool:
+    """Reports whether an axis may keep its size though its factor is not 1: 2 elements by 1.25 are
+    2. In linear modes such an axis stays as it is, as torch has it."""
+    filled = {name: (max(low, 1), max(high, 1)) for name, (low, high) in x.graph.dims.items()}
+    low, high = (out - size).bounds(filled)
+    return None not in (a.constant, b.constant) and a != b and low <= 0 <= high
 
 
 def interpolate(x: Value, size: Size | Sequence[Size] | None = None,
@@ -146,7 +169,7 @@ def interpolate(x: Value, size: Size | Sequence[Size] | None = None,
         own = x._shape[axis]
         if own.constant == 0 and out != 0:
             raise fail("interpolate", [x], f"axis {axis} has no elements to make {out} of")
-        if out == expr(own):
+        if a == b or (mode != "nearest" and out == own):
             continue
         if mode == "nearest":
             result = _taken(result, axis, out, floor_div(Expr.axis(axis) * a, b))
