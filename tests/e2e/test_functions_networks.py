@@ -107,20 +107,21 @@ def test_interpolate_to_a_size(run: Callable, spatial: tuple, sizes: tuple, dims
 
 @pytest.mark.parametrize("dims", [False, True])
 def test_an_axis_that_keeps_its_size(run: Callable, dims: bool) -> None:
-    """Two elements by 1.25 are two: linear modes leave them, nearest takes the first twice, as
-    torch 2.13 does."""
+    """Two elements by 1.25 are two: they stay, as in torch 2.13 but for nearest in 1-D and 3-D."""
     g = athanor.Graph("stays", dims={"h": (1, 64)})
     value = g.input("x", (1, 1, "h" if dims else 2, 3), "f32")
     g.output("nearest", athanor.interpolate(value, scale_factor=(1.25, 1)))
     g.output("linear", athanor.interpolate(value, scale_factor=(1.25, 2), mode="bilinear"))
     x = np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3)
     results = run(g, {"x": x})
-    np.testing.assert_array_equal(results["nearest"], x[:, :, [0, 0]])
+    np.testing.assert_array_equal(results["nearest"], x)
     np.testing.assert_allclose(results["linear"], interpolated(x, 3, 6, 0.5, False), rtol=1e-6)
     if dims:
         x = np.arange(24, dtype=np.float32).reshape(1, 1, 8, 3)
         want = interpolated(interpolated(x, 2, 10, 0.8, False), 3, 6, 0.5, False)
-        np.testing.assert_allclose(run(g, {"x": x})["linear"], want, rtol=1e-6)
+        results = run(g, {"x": x})
+        np.testing.assert_allclose(results["linear"], want, rtol=1e-6)
+        np.testing.assert_array_equal(results["nearest"], x[:, :, [i * 4 // 5 for i in range(10)]])
 
 
 @pytest.mark.parametrize("factor", [2, 0.5, 1.5, 0.1, (3, 0.4)])

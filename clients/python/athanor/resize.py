@@ -111,19 +111,18 @@ def _linear(x: Value, axis: int, out: Expr, a: Expr, b: Expr, align_corners: boo
         weight = divide(cast(mod(position, values[3]), x.dtype), cast(values[3], x.dtype))
     shape = [out if i == axis else Expr(1) for i in range(x.ndim)]
     weight = expand_to(reshape(weight, shape), low._shape)
-    result = add(low, multiply(subtract(high, low), weight))
-    if align_corners or not _may_stay(x, size, out, a, b):
-        return result
-    stays = equal(size_value(x, size, "i64"), size_value(x, out, "i64"))
-    return where(stays, _taken(x, axis, out, at), result)
+    return add(low, multiply(subtract(high, low), weight))
 
 
-def _may_stay(x: Value, size: Expr, out: Expr, a: Expr, b: Expr) -> bool:
-    """Reports whether an axis may keep its size though its factor is not 1: 2 elements by 1.25 are
-    2. In linear modes such an axis stays as it is, as torch has it."""
+def _unless_it_stays(x: Value, axis: int, out: Expr, result: Value) -> Value:
+    """Returns `x` where a request makes `out` the size that the axis has, else `result`."""
+    size = x._shape[axis]
     filled = {name: (max(low, 1), max(high, 1)) for name, (low, high) in x.graph.dims.items()}
     low, high = (out - size).bounds(filled)
-    return None not in (a.constant, b.constant) and a != b and low <= 0 <= high
+    if not low <= 0 <= high:
+        return result
+    stays = equal(size_value(x, size, "i64"), size_value(x, out, "i64"))
+    return where(stays, _taken(x, axis, out, Expr.axis(axis)), result)
 
 
 def interpolate(x: Value, size: Size | Sequence[Size] | None = None,
@@ -141,6 +140,7 @@ def interpolate(x: Value, size: Size | Sequence[Size] | None = None,
         that has no elements in a call gives zeros.
     scale_factor : float or sequence of float
         Instead of `size`: sizes grow by it, rounded down. It is taken as a fraction, 0.1 as 1/10.
+        An axis that keeps its size, as 2 elements by 1.25 do, stays as it is.
     mode : str
         ``"nearest"``: the element at floor(i * old / new), exactly, where torch rounds the position
         to f32. ``"linear"``, ``"bilinear"`` or ``"trilinear"`` for 1, 2 or 3 spatial axes.
@@ -169,10 +169,13 @@ def interpolate(x: Value, size: Size | Sequence[Size] | None = None,
         own = x._shape[axis]
         if own.constant == 0 and out != 0:
             raise fail("interpolate", [x], f"axis {axis} has no elements to make {out} of")
-        if a == b or (mode != "nearest" and out == own):
+        if out == own:
             continue
         if mode == "nearest":
-            result = _taken(result, axis, out, floor_div(Expr.axis(axis) * a, b))
+            made = _taken(result, axis, out, floor_div(Expr.axis(axis) * a, b))
         else:
-            result = _linear(result, axis, out, a, b, align_corners)
+            made = _linear(result, axis, out, a, b, align_corners)
+        # Positions by a ratio of sizes, or by corners, leave such an axis as it is anyway.
+        by_factor = size is None and not align_corners
+        result = _unless_it_stays(result, axis, out, made) if by_factor else made
     return cast(result, x._dtype)
