@@ -7,15 +7,20 @@
 //   infer.Then([&] { run = Infer; });
 //   if (std::optional<bool> done = tool.Parse(argc, argv)) return *done ? 0 : 2;
 //
-// CLI11 does the work; its headers are seen by command_syntax.cc only. The values that are pointed
-// to outlive the tool's syntax; all handles end with it.
+// CLI11 does the work; its headers are seen by this room's source files only. The values that are
+// pointed to outlive the tool's syntax; all handles end with it.
 #ifndef ATHANOR_CLIENTS_CPP_SYNTAX_COMMAND_SYNTAX_H_
 #define ATHANOR_CLIENTS_CPP_SYNTAX_COMMAND_SYNTAX_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "clients/cpp/syntax/command_rows.h"
 
 namespace CLI {
 class App;
@@ -24,10 +29,17 @@ class Option;
 
 namespace athanor::client {
 
+// What CLI11 does not keep of an option.
+struct OptionExtra {
+  Offers offers = Offers::kNothing;
+  std::vector<std::string> values;
+};
+using OptionExtras = std::map<const CLI::Option*, OptionExtra>;
+
 // A handle of one option, argument or flag. Each method returns the handle itself.
 class OptionSyntax {
  public:
-  explicit OptionSyntax(CLI::Option* option) : option_(option) {}
+  OptionSyntax(CLI::Option* option, OptionExtras* extras) : option_(option), extras_(extras) {}
 
   OptionSyntax Required();
   OptionSyntax Count(int count);         // so many values, no fewer
@@ -38,6 +50,9 @@ class OptionSyntax {
   OptionSyntax NotNegative();
   OptionSyntax ByteSize();  // takes 512MiB too
   OptionSyntax ExistingFile();
+  // What a shell offers for it; checks nothing.
+  OptionSyntax Offer(Offers offers);
+  OptionSyntax OneOf(std::vector<std::string> values);
   // Refuses a value for which `wrong` returns a message.
   OptionSyntax Check(std::function<std::string(const std::string& text)> wrong);
   OptionSyntax Excludes(OptionSyntax other);
@@ -45,12 +60,13 @@ class OptionSyntax {
 
  private:
   CLI::Option* option_;
+  OptionExtras* extras_;
 };
 
 // A handle of one command.
 class CommandSyntax {
  public:
-  explicit CommandSyntax(CLI::App* app) : app_(app) {}
+  CommandSyntax(CLI::App* app, OptionExtras* extras) : app_(app), extras_(extras) {}
 
   CommandSyntax Add(const std::string& name, const std::string& about);
   void RequireCommand();  // exactly one of those that were added
@@ -64,6 +80,7 @@ class CommandSyntax {
 
  private:
   CLI::App* app_;
+  OptionExtras* extras_;
 };
 
 class ToolSyntax {
@@ -74,11 +91,20 @@ class ToolSyntax {
   CommandSyntax root();
   // Options of the root may follow the command, too.
   void RootOptionsAnywhere();
-  // Nullopt: go on. Otherwise help or what is wrong was printed, and true means help.
+  // Nullopt: go on. Otherwise help or what is wrong was printed, and true means help. What is wrong
+  // names the option or command, and the one that was meant.
   std::optional<bool> Parse(int argc, char** argv);
+
+  CommandRow Rows() const;
+  // Returns the options of the command that Parse found, and of the tool: "--input".
+  std::vector<std::string> GivenOptions() const;
+  // Returns the help of a command, given by its words: {"cache", "gc"}; of the tool without any.
+  // INVALID_ARGUMENT names a word that is no command.
+  absl::StatusOr<std::string> Help(const std::vector<std::string>& words) const;
 
  private:
   std::unique_ptr<CLI::App> app_;
+  OptionExtras extras_;
 };
 
 }  // namespace athanor::client
