@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "proto/athanor/v1/generate.pb.h"
 #include "server/generate/language_model.h"
-#include "server/text/part.h"
+#include "server/text/base/part.h"
 
 namespace athanor {
 

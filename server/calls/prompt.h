@@ -18,7 +18,7 @@
 #include "server/calls/request_limits.h"
 #include "server/generate/engine.h"
 #include "server/generate/language_model.h"
-#include "server/text/part.h"
+#include "server/text/base/part.h"
 
 namespace athanor {
 

@@ -26,7 +26,7 @@
 #include "server/generate/schedule/sequence.h"
 #include "server/generate/step_runner.h"
 #include "server/metrics/metrics.h"
-#include "server/text/tokenizer.h"
+#include "server/text/tokens/tokenizer.h"
 
 namespace athanor {
 

@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "server/generate/engine_testing.h"
 #include "server/generate/reply.h"
-#include "server/text/detokenizer.h"
+#include "server/text/tokens/detokenizer.h"
 
 namespace athanor {
 namespace {

@@ -23,7 +23,7 @@
 #include "server/generate/sample/sampler.h"
 #include "server/generate/sample/sampling.h"
 #include "server/generate/sample/stop_watcher.h"
-#include "server/text/detokenizer.h"
+#include "server/text/tokens/detokenizer.h"
 
 namespace athanor {
 

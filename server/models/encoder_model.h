@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "server/text/tokenizer.h"
+#include "server/text/tokens/tokenizer.h"
 
 namespace athanor {
 

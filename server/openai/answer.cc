@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "server/base/public_status.h"
 #include "server/openai/error.h"
-#include "server/text/detokenizer.h"
+#include "server/text/tokens/detokenizer.h"
 
 namespace athanor {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/text/utf8.h"
+#include "server/text/base/utf8.h"
 
 namespace athanor {
 namespace {

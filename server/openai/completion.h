@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "server/generate/outbox.h"
 #include "server/openai/request.h"
-#include "server/text/tokenizer.h"
+#include "server/text/tokens/tokenizer.h"
 
 namespace athanor {
 

@@ -29,8 +29,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/civil_time.h"
 #include "nlohmann/json.hpp"
+#include "server/text/base/part.h"
 #include "server/text/jinja/tree.h"
-#include "server/text/part.h"
 
 namespace athanor {
 

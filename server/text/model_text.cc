@@ -11,13 +11,13 @@
 #include "compiler/frontend/checkpoint/gguf.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "server/text/bert.h"
-#include "server/text/json_fields.h"
-#include "server/text/listed_tokens.h"
-#include "server/text/ranks.h"
-#include "server/text/tokenizer_json.h"
-#include "server/text/utf8.h"
-#include "server/text/vocabulary.h"
+#include "server/text/base/utf8.h"
+#include "server/text/files/bert.h"
+#include "server/text/files/json_fields.h"
+#include "server/text/files/listed_tokens.h"
+#include "server/text/files/ranks.h"
+#include "server/text/files/tokenizer_json.h"
+#include "server/text/files/vocabulary.h"
 
 namespace athanor {
 namespace {

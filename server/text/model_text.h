@@ -15,7 +15,7 @@
 #include "absl/types/span.h"
 #include "nlohmann/json.hpp"
 #include "server/text/chat_template.h"
-#include "server/text/tokenizer.h"
+#include "server/text/tokens/tokenizer.h"
 
 namespace athanor {
 

@@ -24,12 +24,12 @@
 #include <vector>
 
 #include "compiler/frontend/checkpoint/gguf.h"
-#include "server/text/detokenizer.h"
+#include "server/text/files/ranks.h"
+#include "server/text/files/tokenizer_json.h"
+#include "server/text/files/vocabulary.h"
 #include "server/text/model_text.h"
-#include "server/text/ranks.h"
-#include "server/text/tokenizer.h"
-#include "server/text/tokenizer_json.h"
-#include "server/text/vocabulary.h"
+#include "server/text/tokens/detokenizer.h"
+#include "server/text/tokens/tokenizer.h"
 
 namespace athanor {
 namespace {

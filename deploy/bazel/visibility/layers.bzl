@@ -98,8 +98,20 @@ ROOMS = {
     # Who may do what.
     "server/access": ["server/base"],
     # Tokenizers and chat templates.
+    "server/text/base": [],
     "server/text/jinja": [],
-    "server/text": ["server/base", "server/text/jinja"],
+    "server/text/tokens": ["server/text/base"],
+    "server/text/files": [
+        "server/text/base",
+        "server/text/tokens",
+    ],
+    "server/text": [
+        "server/base",
+        "server/text/base",
+        "server/text/files",
+        "server/text/jinja",
+        "server/text/tokens",
+    ],
     "server/memory": [],
     "server/metrics": [],
     "server/storage": [
@@ -126,6 +138,8 @@ ROOMS = {
         "server/metrics",
         "server/plans",
         "server/text",
+        "server/text/base",
+        "server/text/tokens",
     ],
     "server/models": [
         "server/base",
@@ -137,6 +151,8 @@ ROOMS = {
         "server/plans",
         "server/storage",
         "server/text",
+        "server/text/base",
+        "server/text/tokens",
     ],
     "server/child": ["server/base"],
     "server/search": [
@@ -210,6 +226,8 @@ ROOMS = {
         "server/models",
         "server/plans",
         "server/text",
+        "server/text/base",
+        "server/text/tokens",
     ],
     "server/openai": [
         "server/access",
@@ -223,6 +241,8 @@ ROOMS = {
         "server/models",
         "server/net",
         "server/text",
+        "server/text/base",
+        "server/text/tokens",
     ],
     "server/rest": [
         "server/base",
@@ -262,6 +282,8 @@ ROOMS = {
         "server/rpc",
         "server/rpc/inference",
         "server/text",
+        "server/text/base",
+        "server/text/tokens",
     ],
     "server/rpc/inference": [
         "server/base",

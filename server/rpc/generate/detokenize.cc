@@ -4,7 +4,7 @@
 #include "server/calls/prompt.h"
 #include "server/rpc/call.h"
 #include "server/rpc/generate/generate_service.h"
-#include "server/text/detokenizer.h"
+#include "server/text/tokens/detokenizer.h"
 
 namespace athanor {
 namespace {
