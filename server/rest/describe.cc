@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "deploy/bazel/libs/version.h"
 #include "server/base/public_status.h"
-#include "server/base/version.h"
 #include "server/calls/model_metadata.h"
 
 namespace athanor {
