@@ -14,6 +14,7 @@
 #include "deploy/bazel/libs/version.h"
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
+#include "server/access/identities.h"
 #include "server/base/log.h"
 #include "server/base/options.h"
 #include "server/base/search_cpus.h"
@@ -29,6 +30,10 @@ namespace {
 void LogGrpc(gpr_log_func_args* args) {
   LogDebug("grpc", {{"text", args->message}, {"file", args->file}, {"line", args->line}});
 }
+
+constexpr char kTokenHelp[] =
+    "\n  --make_token\n      print a new token, and the line that stands for it in --auth's file; "
+    "nothing else keeps it\n";
 
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "athanord: %s\n", std::string(status.message()).c_str());
@@ -59,6 +64,9 @@ class Console {
 void Reload(const ServerOptions& options, Server& server) {
   if (absl::Status s = OpenLogFile(options.log_file); !s.ok()) {
     LogError("log file kept", {{"reason", s.message()}});
+  }
+  if (absl::Status s = server.ReloadIdentities(); !s.ok()) {
+    LogError("identities kept", {{"reason", s.message()}});
   }
   const absl::StatusOr<std::string> valid_until = server.ReloadCertificate();
   if (!valid_until.ok()) {
@@ -106,8 +114,13 @@ int Main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   for (const std::string& arg : args) {
     if (arg == "--help" || arg == "-h") {
-      std::fputs((HelpText() + SignalHelp()).c_str(), stdout);
+      std::fputs((HelpText() + kTokenHelp + SignalHelp()).c_str(), stdout);
       return 0;
+    }
+    if (arg == "--make_token") {
+      const std::string token = MakeToken();
+      std::printf("%s\ntoken = %s\n", token.c_str(), TokenDigestText(token).c_str());
+      return token.empty() ? 1 : 0;
     }
     if (arg == "--version") {
       std::printf("athanord %s\n", kVersion);

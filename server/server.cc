@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/access/access.h"
 #include "server/base/log.h"
 #include "server/base/work_queue.h"
 #include "server/calls/stream_writer.h"
@@ -24,7 +26,6 @@
 #include "server/http/pages/server_status.h"
 #include "server/http/pages/status_pages.h"
 #include "server/net/connections.h"
-#include "server/net/keys.h"
 #include "server/net/tls.h"
 #include "server/net/tls_credentials.h"
 #include "server/openai/error.h"
@@ -60,6 +61,24 @@ std::function<void()> CountRefusal(ServerCore& core) {
   return [&core] { core.metrics().server().Count(Metric::kRefusals, Refusal::kConnections); };
 }
 
+// Finds who asks, and whether they may, for all of HTTP. Pages take passwords too, which browsers
+// ask for: whoever looks changes nothing, so that another site's page gains nothing by them.
+absl::Status FindCaller(const Access& access, const Route& route, HttpExchange* exchange) {
+  const HttpRequest& request = exchange->request();
+  const std::string* header = request.Header("Authorization");
+  std::string token;
+  if (header != nullptr) token = std::string(BearerToken(*header));
+  if (header != nullptr && token.empty() && route.role == Role::kMonitor) {
+    token = BasicPassword(*header);
+  }
+  ASSIGN_OR_RETURN(
+      Caller caller,
+      access.Admit({route.role}, absl::StrCat(request.method, " ", route.path), token));
+  if (!caller.name().empty()) exchange->set_client(caller.name());
+  exchange->set_caller(std::move(caller));
+  return absl::OkStatus();
+}
+
 // Returns what all HTTP addresses share.
 HttpOptions HttpOptionsOf(ServerCore& core, std::shared_ptr<TlsCertificate> tls) {
   const ServerOptions& options = core.options();
@@ -71,26 +90,16 @@ HttpOptions HttpOptionsOf(ServerCore& core, std::shared_ptr<TlsCertificate> tls)
   http.limits.least_rate = options.upload_least_rate;
   http.peer_percent = options.max_peer_percent;
   http.refused = CountRefusal(core);
+  http.admit = [&core](const Route& route, HttpExchange* exchange) {
+    return FindCaller(core.access(), route, exchange);
+  };
   return http;
 }
 
-// Asks for a key.
-absl::Status CheckKey(const ApiKeys& keys, const Route& route, HttpExchange* exchange) {
-  if (route.role == Role::kNone) return absl::OkStatus();
-  const std::string* header = exchange->request().Header("Authorization");
-  const auto key = header == nullptr ? std::nullopt : BearerToken(*header);
-  if (!key.has_value()) {
-    return absl::UnauthenticatedError("this server wants a key: Authorization: Bearer KEY");
-  }
-  const std::optional<std::string> name = keys.NameOf(*key);
-  if (!name.has_value()) return absl::UnauthenticatedError("the key is none of this server's");
-  exchange->set_client(*name);
-  return absl::OkStatus();
-}
-
-// Gives a request a place among the calls until it is answered.
+// Gives a request a place among the calls until it is answered. Health and pages take none: a
+// server with too many calls is not down.
 absl::Status TakePlace(ServerCore& core, const Route& route, HttpExchange* exchange) {
-  if (route.role == Role::kNone) return absl::OkStatus();
+  if (route.role == Role::kNone || route.role == Role::kMonitor) return absl::OkStatus();
   const auto slot = std::make_shared<CallSlot>(core);
   RETURN_IF_ERROR(slot->status());
   exchange->Keep(slot);
@@ -127,6 +136,7 @@ struct Server::Network {
   std::unique_ptr<Connections> connections;  // uses the acceptor while the gRPC server runs
   WorkQueue pages{"pages", 1};
   std::optional<HttpThreads> http_threads;  // null without HTTP
+  std::unique_ptr<Access> keys;             // of --openai_keys; null without
   std::unique_ptr<HttpServer> http;
   std::unique_ptr<HttpServer> openai;
   int port = 0;
@@ -180,6 +190,11 @@ absl::StatusOr<std::string> Server::ReloadCertificate() {
   if (network_->tls == nullptr) return "";
   RETURN_IF_ERROR(network_->tls->Reload());
   return network_->tls->Now()->valid_until;
+}
+
+absl::Status Server::ReloadIdentities() {
+  if (network_->keys != nullptr) RETURN_IF_ERROR(network_->keys->Reload());
+  return core_->access().Reload();
 }
 
 absl::Status Server::Listen() {
@@ -263,9 +278,9 @@ absl::Status Server::ListenForOpenAi() {
     return OpenAiErrorBody(status, message);
   };
   if (!options.openai_keys.empty()) {
-    ASSIGN_OR_RETURN(ApiKeys keys, ApiKeys::Load("openai_keys", options.openai_keys));
-    http.admit = [keys = std::move(keys)](const Route& route, HttpExchange* exchange) {
-      return CheckKey(keys, route, exchange);
+    ASSIGN_OR_RETURN(network_->keys, Access::Open(Access::Source::kKeys, options.openai_keys));
+    http.admit = [keys = network_->keys.get()](const Route& route, HttpExchange* exchange) {
+      return FindCaller(*keys, route, exchange);
     };
   }
   http.enter = [core = core_.get()](const Route& route, HttpExchange* exchange) {

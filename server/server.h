@@ -39,6 +39,9 @@ class Server {
   // the certificate is valid, empty without TLS. If the files are wrong, keeps the old certificate.
   absl::StatusOr<std::string> ReloadCertificate();
 
+  // Reads --auth and --openai_keys again. If one is wrong, keeps what was read before.
+  absl::Status ReloadIdentities();
+
   // Stops the server: health turns NOT_SERVING, new calls get UNAVAILABLE (503 over HTTP), running
   // ones may finish within --drain, and compile jobs stop. The status page serves until the end.
   // Returns true if all calls finished. Does this once.

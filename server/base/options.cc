@@ -26,8 +26,11 @@ constexpr bool kLimit = true;
 
 constexpr FlagRow kFlags[] = {
     {"listen", FlagType::kString, &O::listen, 0, 0,
-     "address to serve gRPC on, as host:port; a host that other machines can reach needs TLS or "
-     "--insecure"},
+     "address to serve gRPC on, as host:port; a host that other machines can reach needs TLS and "
+     "--auth, or --insecure"},
+    {"auth", FlagType::kString, &O::auth, 0, 0,
+     "file of the identities that may call, with their tokens, roles, models and quotas "
+     "(docs/security.md), read again when it changes; empty: ask nobody"},
     {"http_listen", FlagType::kString, &O::http_listen, 0, 0,
      "address to serve HTTP on, as host:port: a status page at /, its JSON at /status.json, "
      "Prometheus metrics at /metrics; hosts and certificate as for --listen; empty: no HTTP"},
@@ -38,11 +41,12 @@ constexpr FlagRow kFlags[] = {
      "address to serve OpenAI's HTTP interface on, as host:port: /v1/models, /v1/completions, "
      "/v1/chat/completions, /health; hosts and certificate as for --listen; empty: none"},
     {"openai_keys", FlagType::kString, &O::openai_keys, 0, 0,
-     "file of the keys that --openai_listen accepts, one a line as NAME KEY; empty: ask for none"},
+     "file of the keys that --openai_listen accepts, one a line as NAME KEY, for servers without "
+     "--auth, whose tokens it accepts too; empty: ask for none"},
     {"openai_aliases", FlagType::kString, &O::openai_aliases, 0, 0,
      "further names of models on --openai_listen, as ALIAS=MODEL, separated by commas"},
     {"insecure", FlagType::kBool, &O::insecure, 0, 0,
-     "serve without TLS on an address that other machines can reach"},
+     "serve without TLS, or without --auth, on an address that other machines can reach"},
     {"tls_cert", FlagType::kString, &O::tls_cert, 0, 0,
      "file with the server's certificate chain (PEM); empty: no TLS"},
     {"tls_key", FlagType::kString, &O::tls_key, 0, 0,

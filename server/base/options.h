@@ -24,6 +24,7 @@ namespace athanor {
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";
+  std::string auth;            // a file; empty: nobody is asked who calls
   std::string http_listen;     // empty: no HTTP side
   std::string http_hosts;      // names, separated by commas
   std::string openai_listen;   // empty: no OpenAI side
@@ -140,8 +141,9 @@ std::vector<std::string> DevicesOf(const ServerOptions& options);
 // Returns the number of a GPU named as one of --device, cuda:N; nullopt: that names none.
 std::optional<int> GpuOrdinal(absl::string_view device);
 
-// Checks rules that span several flags: addresses open to others need TLS or --insecure, and a
-// device that is not built in is refused by name. Fills in defaults of empty paths.
+// Checks rules that span several flags: addresses open to others need TLS and --auth, or
+// --insecure, and a device that is not built in is refused by name. Fills in defaults of empty
+// paths.
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment);
 
 // Returns the table as text: name, default, environment variable, meaning.

@@ -23,15 +23,36 @@
 namespace athanor {
 namespace {
 
-absl::Status CheckAddress(absl::string_view flag, const std::string& address, bool paths,
+// `asks`: callers say who they are there.
+absl::Status CheckAddress(absl::string_view flag, const std::string& address, bool paths, bool asks,
                           const ServerOptions& options) {
   RETURN_IF_ERROR(CheckListenAddress(flag, address, paths));
-  const bool safe = IsLoopback(address) || !options.tls_cert.empty();
-  if (safe || options.insecure) return absl::OkStatus();
+  const bool tls = !options.tls_cert.empty();
+  if (IsLoopback(address) || options.insecure || (tls && asks)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(flag, "=", address,
-                   ": others can reach this address: give --tls_cert and --tls_key, or "
-                   "--insecure to serve without TLS"));
+      absl::StrCat(flag, "=", address, ": others can reach this address: give ",
+                   tls ? "" : "--tls_cert and --tls_key", tls || asks ? "" : ", and ",
+                   asks ? "" : "--auth", ", or --insecure to serve without ", tls ? "" : "TLS",
+                   tls || asks ? "" : " and ", asks ? "" : "asking who calls"));
+}
+
+absl::Status CheckAddresses(const ServerOptions& options) {
+  const bool asks = !options.auth.empty();
+  const bool keys = !options.openai_keys.empty();
+  RETURN_IF_ERROR(CheckAddress("--listen", options.listen, true, asks, options));
+  if (!options.http_listen.empty()) {
+    RETURN_IF_ERROR(CheckAddress("--http_listen", options.http_listen, false, asks, options));
+  }
+  if (!options.openai_listen.empty()) {
+    RETURN_IF_ERROR(
+        CheckAddress("--openai_listen", options.openai_listen, false, asks || keys, options));
+  } else if (keys || !options.openai_aliases.empty()) {
+    return absl::InvalidArgumentError(
+        "--openai_keys and --openai_aliases want --openai_listen, which is not given");
+  }
+  if (!asks || !keys) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--openai_keys and --auth exclude each other: --auth names who may call --openai_listen too");
 }
 
 absl::Status CheckDevices(absl::string_view devices) {
@@ -75,17 +96,7 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }
-  RETURN_IF_ERROR(CheckAddress("--listen", options->listen, true, *options));
-  if (!options->http_listen.empty()) {
-    absl::Status s = CheckAddress("--http_listen", options->http_listen, false, *options);
-    if (!s.ok()) return s;
-  }
-  if (!options->openai_listen.empty()) {
-    RETURN_IF_ERROR(CheckAddress("--openai_listen", options->openai_listen, false, *options));
-  } else if (!options->openai_keys.empty() || !options->openai_aliases.empty()) {
-    return absl::InvalidArgumentError(
-        "--openai_keys and --openai_aliases want --openai_listen, which is not given");
-  }
+  RETURN_IF_ERROR(CheckAddresses(*options));
   if (options->max_chunk_bytes > options->max_message_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max_chunk_bytes=", options->max_chunk_bytes,

@@ -141,18 +141,24 @@ TEST(OptionsTest, DevicesAreNamed) {
   EXPECT_EQ(GpuOrdinal("cpu"), std::nullopt);
 }
 
-TEST(OptionsTest, OtherInterfacesNeedTlsOrInsecure) {
-  EXPECT_THAT(Error({"--listen=0.0.0.0:50051"}), HasSubstr("--insecure"));
-  EXPECT_TRUE(Parse({"--listen=0.0.0.0:50051", "--insecure"}).ok());
-  EXPECT_TRUE(Parse({"--listen=0.0.0.0:1", "--tls_cert=c", "--tls_key=k"}).ok());
-  EXPECT_TRUE(Parse({"--listen=localhost:1"}).ok());
+TEST(OptionsTest, OtherInterfacesNeedTlsAndIdentitiesOrInsecure) {
+  for (const std::string flag : {"--listen", "--http_listen", "--openai_listen"}) {
+    const std::string open = flag + "=0.0.0.0:8080";
+    EXPECT_THAT(
+        Error({open}),
+        HasSubstr(open + ": others can reach this address: give --tls_cert and --tls_key, and "
+                         "--auth, or --insecure to serve without TLS and asking who calls"));
+    EXPECT_THAT(Error({open, "--tls_cert=c", "--tls_key=k"}),
+                HasSubstr("give --auth, or --insecure to serve without asking who calls"));
+    EXPECT_THAT(Error({open, "--auth=a"}),
+                HasSubstr("give --tls_cert and --tls_key, or --insecure to serve without TLS"));
+    EXPECT_TRUE(Parse({open, "--tls_cert=c", "--tls_key=k", "--auth=a"}).ok());
+    EXPECT_TRUE(Parse({open, "--insecure"}).ok());
+    EXPECT_THAT(Error({flag + "=127.example.com:1"}), HasSubstr("others can reach"));
+    EXPECT_TRUE(Parse({flag + "=[::1]:8080"}).ok());
+    EXPECT_TRUE(Parse({flag + "=localhost:1"}).ok());
+  }
   EXPECT_EQ(Parse({})->http_listen, "");
-  EXPECT_THAT(Error({"--http_listen=0.0.0.0:8080"}),
-              HasSubstr("--http_listen=0.0.0.0:8080: others can reach"));
-  EXPECT_THAT(Error({"--http_listen=127.example.com:1"}), HasSubstr("others can reach"));
-  EXPECT_TRUE(Parse({"--http_listen=0.0.0.0:8080", "--insecure"}).ok());
-  EXPECT_TRUE(Parse({"--http_listen=0.0.0.0:1", "--tls_cert=c", "--tls_key=k"}).ok());
-  EXPECT_TRUE(Parse({"--http_listen=[::1]:8080"}).ok());
 }
 
 TEST(OptionsTest, AddressesAreReadWithTheFlags) {
@@ -167,11 +173,14 @@ TEST(OptionsTest, AddressesAreReadWithTheFlags) {
 }
 
 TEST(OptionsTest, OpenAiKeysAndAliasesWantTheirAddress) {
-  EXPECT_THAT(Error({"--openai_listen=0.0.0.0:8080"}),
-              HasSubstr("--openai_listen=0.0.0.0:8080: others can reach"));
   EXPECT_THAT(Error({"--openai_keys=keys"}), HasSubstr("want --openai_listen"));
   EXPECT_THAT(Error({"--openai_aliases=a=b"}), HasSubstr("want --openai_listen"));
   EXPECT_TRUE(Parse({"--openai_listen=127.0.0.1:0", "--openai_keys=keys"}).ok());
+  EXPECT_TRUE(
+      Parse({"--openai_listen=0.0.0.0:0", "--openai_keys=keys", "--tls_cert=c", "--tls_key=k"})
+          .ok());
+  EXPECT_THAT(Error({"--openai_listen=127.0.0.1:0", "--openai_keys=keys", "--auth=a"}),
+              HasSubstr("exclude each other"));
 }
 
 TEST(OptionsTest, EveryRowIsInTheHelpAndTakesItsOwnDefault) {

@@ -9,8 +9,6 @@ absl::StatusCode CodeOf(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kOutOfRange:
       return absl::StatusCode::kInvalidArgument;
-    case absl::StatusCode::kUnauthenticated:
-      return absl::StatusCode::kPermissionDenied;
     case absl::StatusCode::kAborted:
       return absl::StatusCode::kFailedPrecondition;
     case absl::StatusCode::kUnknown:

@@ -22,6 +22,9 @@ namespace athanor {
 namespace {
 
 constexpr int kInflateNice = 10;
+constexpr std::chrono::seconds kLookAtIdentities{1};
+// When a call that found too many others may come again.
+constexpr std::chrono::milliseconds kRetryCall{100}, kRetryStream{1'000};
 // Held refusals may take at most one part in this many of --max_pending.
 constexpr int64_t kShareOfPending = 4;
 
@@ -40,6 +43,11 @@ UploadLimits LimitsOfUploads(const ServerOptions& options) {
           .least_rate = options.upload_least_rate,
           .idle = std::chrono::milliseconds(std::min(options.upload_idle_ms, kLongest)),
           .longest = std::chrono::milliseconds(std::min(options.upload_time_ms, kLongest))};
+}
+
+template <typename... Parts>
+absl::Status Later(std::chrono::milliseconds after, const Parts&... parts) {
+  return WithRetryAfter(absl::ResourceExhaustedError(absl::StrCat(parts...)), after);
 }
 
 void ReturnMemory() {
@@ -74,6 +82,10 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {
   ASSIGN_OR_RETURN(CacheKeys keys, ReadCacheKeys(options));
+  auto access = std::make_unique<Access>();
+  if (!options.auth.empty()) {
+    ASSIGN_OR_RETURN(access, Access::Open(Access::Source::kIdentities, options.auth));
+  }
   Disk machine;
   RETURN_IF_ERROR(machine.MakeDirectory(options.state_dir));
   ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Take(options.state_dir));
@@ -88,6 +100,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   resolved.device = absl::StrJoin(backends->DeviceNames(), ",");  // what `auto` has chosen
   std::unique_ptr<ServerCore> core(new ServerCore(resolved, std::move(backends), std::move(lock)));
   core->cache_keys_ = std::move(keys);
+  core->access_ = std::move(access);
   if (disk == nullptr) disk = &core->machine_disk_;
   ASSIGN_OR_RETURN(core->registry_,
                    Registry::Open(core->options_, &core->ledger_, &core->metrics_, disk));
@@ -123,6 +136,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
       core->workers_->policies().CheckRules("--disable_rules", policy.disabled_rules);
   if (!rules.ok()) return rules;
   core->RestoreVersions();
+  if (!core->access().open()) core->WatchIdentities();
   return core;
 }
 
@@ -174,6 +188,14 @@ void ServerCore::RestoreVersions() {
                               {"ms", took.count()}});
 }
 
+void ServerCore::WatchIdentities() {
+  // On the timer's thread: a file of a megabyte takes milliseconds, and hardly ever changes.
+  timer_.At(Timer::Clock::now() + kLookAtIdentities, [this] {
+    access_->ReloadIfChanged();
+    WatchIdentities();
+  });
+}
+
 ServerCore::~ServerCore() {
   if (workers_ != nullptr) workers_->Stop();
 }
@@ -204,20 +226,17 @@ absl::Status CallSlot::status() const {
     if (count_ <= core_.options().max_streams && in_share_) return absl::OkStatus();
     metrics.Count(Metric::kRefusals, Refusal::kStreams);
     if (!in_share_) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(core_.stream_shares_.share(), " watchers of jobs or health from ", host_,
-                       " are connected, the most that one peer may have of ",
-                       core_.options().max_streams, " (--max_peer_percent, --max_streams)"));
+      return Later(kRetryStream, core_.stream_shares_.share(), " watchers of jobs or health from ",
+                   host_, " are connected, the most that one peer may have of ",
+                   core_.options().max_streams, " (--max_peer_percent, --max_streams)");
     }
-    return absl::ResourceExhaustedError(absl::StrCat(
-        core_.options().max_streams,
-        " watchers of jobs or health are connected, the most allowed (--max_streams)"));
+    return Later(kRetryStream, core_.options().max_streams,
+                 " watchers of jobs or health are connected, the most allowed (--max_streams)");
   }
   if (count_ > core_.options().max_pending) {
     metrics.Count(Metric::kRefusals, Refusal::kPending);
-    return absl::ResourceExhaustedError(
-        absl::StrCat(core_.options().max_pending,
-                     " calls are being answered, the most allowed (--max_pending)"));
+    return Later(kRetryCall, core_.options().max_pending,
+                 " calls are being answered, the most allowed (--max_pending)");
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/cache/cache.h"
+#include "server/access/access.h"
 #include "server/base/disk.h"
 #include "server/base/options.h"
 #include "server/base/timer.h"
@@ -65,6 +66,8 @@ class ServerCore {
   // An empty cache if plans are not kept.
   Cache& cache() { return no_cache_ != nullptr ? *no_cache_ : *backends_->cache(); }
   PlanKeeper& keeper() { return *keeper_; }
+  // Says who may call; everybody without --auth.
+  Access& access() { return *access_; }
   const CacheKeys& cache_keys() const { return cache_keys_; }
   WorkQueue& disk_queue() { return *disk_queue_; }  // calls that write or wait for the disk
   // Commits of ONNX models: importing and hashing takes seconds, and no other call should wait for
@@ -94,6 +97,8 @@ class ServerCore {
   ServerCore(const ServerOptions& options, std::shared_ptr<CompileBackends> backends,
              DirectoryLock lock);
   void RestoreVersions();
+  // Looks every second whether --auth's file has changed.
+  void WatchIdentities();
 
   const ServerOptions options_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
@@ -102,6 +107,7 @@ class ServerCore {
   DirectoryLock lock_;
   Disk machine_disk_;
   CacheKeys cache_keys_;
+  std::unique_ptr<Access> access_;
   Metrics metrics_;
   MemoryReturn memory_return_;  // the ledger reports to it
   ServerLedger ledger_;

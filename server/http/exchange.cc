@@ -49,6 +49,7 @@ bool HttpExchange::Advance(State from, State next) {
 
 void HttpExchange::Send(HttpWire::Piece piece) {
   if (piece.last) {
+    caller_.End();  // ahead of the client, whose next request is not one too many
     MutexLock lock(mu_);
     piece.kept.swap(kept_);
   }
@@ -126,7 +127,7 @@ void LogFailedRequest(const HttpExchange& exchange, const absl::Status& told) {
   const HttpRequest& request = exchange.request();
   const std::string method =
       request.method.empty() ? "HTTP" : absl::StrCat(request.method, " ", request.path);
-  LogFailedCall({exchange.request_id(), method, request.peer, exchange.client()}, told);
+  LogFailedCall({exchange.request_id(), method, request.peer, exchange.caller().name()}, told);
 }
 
 }  // namespace athanor

@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "server/access/access.h"
 #include "server/memory/server_ledger.h"
 
 namespace athanor {
@@ -105,6 +106,10 @@ class HttpExchange {
   // Reports whether the client has left: nobody reads an answer.
   bool left() const;
 
+  // Says what the caller may do, and counts it until the answer is sent. Admit sets it.
+  const Caller& caller() const { return caller_; }
+  void set_caller(Caller caller) { caller_ = std::move(caller); }
+
   // Keeps `kept` until the answer is sent or, where the client has left, the exchange goes.
   void Keep(std::shared_ptr<void> kept);
 
@@ -140,6 +145,7 @@ class HttpExchange {
   const std::string request_id_;
   ServerLedger::Reservation memory_;
   std::string client_;
+  Caller caller_;
   mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kAsked;
   bool left_ ABSL_GUARDED_BY(mu_) = false;

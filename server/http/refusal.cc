@@ -1,9 +1,13 @@
 #include "server/http/refusal.h"
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/access/use.h"
 
 namespace athanor {
 namespace {
@@ -19,20 +23,26 @@ constexpr Row kRows[] = {
     {absl::StatusCode::kUnavailable, 503},
 };
 
-HttpHeaders HeadersOf(int status) {
-  if (status == 401) return {{"WWW-Authenticate", "Bearer"}};
-  if (status == 429 || status == 503) return {{"Retry-After", "1"}};
+HttpHeaders HeadersOf(int status, std::chrono::milliseconds after, bool browser) {
+  if (status == 401) {
+    return {
+        {"WWW-Authenticate", browser ? "Basic realm=\"athanor\", charset=\"UTF-8\"" : "Bearer"}};
+  }
+  if (status == 429 || status == 503) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(after);
+    return {{"Retry-After", absl::StrCat(std::max<int64_t>(1, seconds.count()))}};
+  }
   return {};
 }
 
 }  // namespace
 
-HttpRefusal RefusalOf(const absl::Status& status) {
+HttpRefusal RefusalOf(const absl::Status& status, bool browser) {
   int number = 500;
   for (const Row& row : kRows) {
     if (row.code == status.code()) number = row.status;
   }
-  return {number, std::string(status.message()), HeadersOf(number)};
+  return {number, std::string(status.message()), HeadersOf(number, RetryAfter(status), browser)};
 }
 
 absl::Status StatusOf(const HttpRefusal& refusal) {

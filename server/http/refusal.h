@@ -22,8 +22,9 @@ struct HttpRefusal {
   HttpHeaders more = {};
 };
 
-// Refuses as Admit (routes.h) said. REQUIRES: it is not OK
-HttpRefusal RefusalOf(const absl::Status& status);
+// Refuses as Admit (routes.h) said. `browser`: of a page, for which browsers should ask for a
+// password. REQUIRES: it is not OK
+HttpRefusal RefusalOf(const absl::Status& status, bool browser = false);
 
 // Returns the status as which a refusal is logged.
 absl::Status StatusOf(const HttpRefusal& refusal);

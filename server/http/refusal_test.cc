@@ -1,10 +1,12 @@
 #include "server/http/refusal.h"
 
+#include <chrono>
 #include <string>
 #include <variant>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/access/use.h"
 
 namespace athanor {
 namespace {
@@ -14,6 +16,18 @@ using ::testing::HasSubstr;
 TEST(RefusalTest, StatusesOfThoseWhoAdmit) {
   EXPECT_EQ(RefusalOf(absl::UnauthenticatedError("key")).status, 401);
   EXPECT_EQ(RefusalOf(absl::UnauthenticatedError("key")).more[0].first, "WWW-Authenticate");
+  EXPECT_EQ(RefusalOf(absl::UnauthenticatedError("key")).more[0].second, "Bearer");
+  EXPECT_THAT(RefusalOf(absl::UnauthenticatedError("key"), /*browser=*/true).more[0].second,
+              HasSubstr("Basic realm="));
+  const auto later = [](int ms) {
+    return RefusalOf(
+               WithRetryAfter(absl::ResourceExhaustedError("quota"), std::chrono::milliseconds(ms)))
+        .more[0]
+        .second;
+  };
+  EXPECT_EQ(later(1), "1");
+  EXPECT_EQ(later(1'000), "1");
+  EXPECT_EQ(later(1'001), "2");
   EXPECT_EQ(RefusalOf(absl::PermissionDeniedError("not yours")).status, 403);
   EXPECT_EQ(RefusalOf(absl::ResourceExhaustedError("full")).more[0].first, "Retry-After");
   EXPECT_EQ(RefusalOf(absl::UnavailableError("draining")).status, 503);

@@ -18,18 +18,16 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "server/access/role.h"
 #include "server/http/exchange.h"
 
 namespace athanor {
 
-// Says who may call a route. kNone: anybody.
-enum class Role : uint8_t { kNone, kInfer, kUpload, kAdmin };
-
 struct Route {
-  std::string method;  // "GET" serves HEAD too
-  std::string path;    // "/v1/models/*": everything below /v1/models/, but not that itself
-  Role role = Role::kNone;
-  int64_t most_body = 0;  // bytes; a longer body is 413
+  std::string method;       // "GET" serves HEAD too
+  std::string path;         // "/v1/models/*": everything below /v1/models/, but not that itself
+  Role role = Role::kNone;  // who may call it; kNone: anybody
+  int64_t most_body = 0;    // bytes; a longer body is 413
   // Called on an I/O thread once the body is whole. Must not wait.
   std::function<void(std::shared_ptr<HttpExchange>)> handler;
 };

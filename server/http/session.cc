@@ -280,7 +280,7 @@ bool Session::Admit(const Route& route) {
   if (setup_.admit != nullptr) {
     const absl::Status admitted = setup_.admit(route, asked_.get());
     if (!admitted.ok()) {
-      Refuse(RefusalOf(admitted));
+      Refuse(RefusalOf(admitted, /*browser=*/route.role == Role::kMonitor));
       return false;
     }
   }

@@ -23,8 +23,10 @@ Kind KindOf(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kNotFound:
       return {404, "invalid_request_error", "model_not_found", false};
-    case absl::StatusCode::kPermissionDenied:  // public_status.h knows no UNAUTHENTICATED
+    case absl::StatusCode::kUnauthenticated:
       return {401, "invalid_request_error", "invalid_api_key", false};
+    case absl::StatusCode::kPermissionDenied:
+      return {403, "invalid_request_error", nullptr, false};
     case absl::StatusCode::kResourceExhausted:
       return {429, "rate_limit_error", "rate_limit_exceeded", true};
     case absl::StatusCode::kUnavailable:

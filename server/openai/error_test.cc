@@ -41,7 +41,7 @@ TEST(ErrorTest, CodesAndWhetherToTryAgain) {
       {absl::FailedPreconditionError("x"), 400, "", ""},
       {absl::UnimplementedError("x"), 400, "", ""},
       {absl::UnauthenticatedError("x"), 401, "", ""},
-      {absl::PermissionDeniedError("x"), 401, "", ""},
+      {absl::PermissionDeniedError("x"), 403, "", ""},
       {absl::NotFoundError("x"), 404, "", ""},
       {absl::ResourceExhaustedError("x"), 429, "1", ""},
       {absl::UnavailableError("x"), 503, "1", ""},

@@ -52,14 +52,21 @@ class Side {
     for (const auto& version : core_.registry().versions().List("")) {
       if (version->name() == last) continue;  // the newest of a name is ahead
       last = version->name();
-      if (!names_.aliases().contains(last)) AddModel(last, &data);
+      if (names_.aliases().contains(last) || !exchange.caller().Sees(last)) continue;
+      AddModel(last, &data);
     }
-    for (const auto& [alias, model] : names_.aliases()) AddModel(alias, &data);
+    for (const auto& [alias, model] : names_.aliases()) {
+      if (exchange.caller().Sees(model)) AddModel(alias, &data);
+    }
     AnswerJson(exchange, {{"object", "list"}, {"data", std::move(data)}});
   }
 
   void ShowModel(HttpExchange& exchange) const {
     const std::string name(absl::StripPrefix(exchange.request().path, kModels));
+    if (absl::Status s = exchange.caller().MayUse(names_.Resolve(name)); !s.ok()) {
+      AnswerError(exchange, s);
+      return;
+    }
     absl::StatusOr<Json> model = Describe(name);
     if (model.ok()) {
       AnswerJson(exchange, *model);
@@ -137,6 +144,7 @@ class Side {
   absl::Status BeginAnswer(Endpoint endpoint, const Exchange& exchange) const {
     ASSIGN_OR_RETURN(JsonBody body, TakeBody(*exchange));
     ASSIGN_OR_RETURN(OpenAiRequest request, ReadRequest(endpoint, std::move(body.value)));
+    RETURN_IF_ERROR(exchange->caller().MayUse(names_.Resolve(request.model)));
     int64_t bytes = 0;
     for (v1::GenerateRequest& generate : request.generate) {
       generate.set_model(names_.Resolve(request.model));
@@ -153,6 +161,7 @@ class Side {
     ASSIGN_OR_RETURN(JsonBody body, TakeBody(*exchange));
     ASSIGN_OR_RETURN(EmbeddingsRequest request, ReadEmbeddings(std::move(body.value)));
     EmbeddingRequest embedding{.model = names_.Resolve(request.model)};
+    RETURN_IF_ERROR(exchange->caller().MayUse(embedding.model));
     ASSIGN_OR_RETURN(embedding.memory,
                      core_.ledger().Reserve(HeldKind::kRequests, request.bytes(), "the request"));
     embedding.inputs = std::move(request.inputs);

@@ -1,6 +1,7 @@
 #include "server/rpc/call.h"
 
 #include "server/base/call_log.h"
+#include "server/base/log.h"
 #include "server/base/public_status.h"
 
 namespace athanor {
@@ -24,26 +25,42 @@ grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::Byte
 }
 
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
-                     const absl::Status& status) {
+                     const absl::Status& status, RpcAdmission* admission) {
+  if (admission != nullptr) admission->End();
   if (status.ok()) return grpc::Status::OK;
   const std::string id = RequestId(context);
   context.AddTrailingMetadata(kRequestIdKey, id);
-  const absl::Status told = PublicStatus(status);
-  LogFailedCall({id, method, context.peer(), ""}, told);
-  return ToGrpc(told);
+  absl::string_view client;
+  if (admission != nullptr) client = admission->caller().name();
+  LogFailedCall({id, method, context.peer(), client}, PublicStatus(status));
+  return ToGrpc(status);
+}
+
+void LogAudited(const RpcAdmission& admission, const grpc::CallbackServerContext& context,
+                absl::string_view model) {
+  LogInfo("audit", {{"request", RequestId(context)},
+                    {"method", admission.row().method},
+                    {"client", admission.caller().name()},
+                    {"peer", context.peer()},
+                    {"model", model}});
+}
+
+absl::Status UnaryCall::CheckModel(const google::protobuf::Message& request) {
+  if (admission_.row().audited) model_ = admission_.ModelOf(request);
+  return admission_.CheckModel(request);
 }
 
 void UnaryCall::Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer) {
-  absl::Status admitted = traits_.while_draining ? absl::OkStatus() : slot_.status();
-  if (!admitted.ok()) {
-    Finish(EndCall(traits_.name, *context_, admitted));
+  if (absl::Status admitted = admission_.status(traits_.while_draining); !admitted.ok()) {
+    Finish(EndCall(traits_.name, *context_, admitted, &admission_));
     return;
   }
   auto work = [this, answer = std::move(answer)]() mutable {
     const absl::Status status = answer();
     // The context may be gone as soon as Finish is called, so the answer's captures must not need
     // it.
-    Finish(EndCall(traits_.name, *context_, status));
+    if (status.ok() && admission_.row().audited) LogAudited(admission_, *context_, model_);
+    Finish(EndCall(traits_.name, *context_, status, &admission_));
   };
   if (traits_.uses_disk) {
     core_.disk_queue().Submit(std::move(work));

@@ -13,6 +13,7 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
@@ -24,6 +25,7 @@
 #include "server/core/core.h"
 #include "server/rpc/inflate.h"
 #include "server/rpc/parse_request.h"
+#include "server/rpc/rpc_admission.h"
 #include "server/rpc/status.h"
 
 namespace athanor {
@@ -35,8 +37,14 @@ std::string RequestId(const grpc::CallbackServerContext& context);
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
 
 // Logs a failed call and adds the request id to its trailing metadata. Call it before Finish.
+// `admission`: of the call; null if it has none. Ends it, so that the client's next call is not one
+// too many.
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
-                     const absl::Status& status);
+                     const absl::Status& status, RpcAdmission* admission = nullptr);
+
+// Logs that a caller has done what the table of RPCs marks (server/access/rpcs.h).
+void LogAudited(const RpcAdmission& admission, const grpc::CallbackServerContext& context,
+                absl::string_view model);
 
 struct MethodTraits {
   absl::string_view name;
@@ -50,31 +58,41 @@ struct MethodTraits {
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   UnaryCall(ServerCore& core, MethodTraits traits, grpc::CallbackServerContext* context)
-      : slot_(core, context->peer()), core_(core), traits_(traits), context_(context) {}
+      : admission_(core, *context, traits.name), core_(core), traits_(traits), context_(context) {}
 
+  const RpcAdmission& admission() const { return admission_; }
   // `answer` parses `bytes`, does the work and serialises the reply.
   void Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer);
   void OnDone() override { delete this; }
+  // Checks that the caller may use the model of the request, and notes it.
+  absl::Status CheckModel(const google::protobuf::Message& request);
 
  private:
-  CallSlot slot_;
+  RpcAdmission admission_;
   ServerCore& core_;
   const MethodTraits traits_;
   grpc::CallbackServerContext* const context_;
+  std::string model_;  // of an audited call
 };
 
+// `handler` takes the request and the reply and, if it wants to, the caller.
 template <typename Request, typename Reply, typename Handler>
 grpc::ServerUnaryReactor* AnswerUnary(ServerCore& core, MethodTraits traits,
                                       grpc::CallbackServerContext* context,
                                       const grpc::ByteBuffer* bytes, grpc::ByteBuffer* reply_bytes,
                                       Handler handler) {
   auto* call = new UnaryCall(core, traits, context);
-  call->Begin(*bytes, [&core, bytes, reply_bytes, handler = std::move(handler)]() mutable {
+  call->Begin(*bytes, [&core, call, bytes, reply_bytes, handler = std::move(handler)]() mutable {
     ServerLedger::Reservation held;
     Request request;
     Reply reply;
     RETURN_IF_ERROR(ParseRequest(core, *bytes, &request, &held));
-    RETURN_IF_ERROR(handler(request, &reply));
+    RETURN_IF_ERROR(call->CheckModel(request));
+    if constexpr (std::is_invocable_v<Handler, const Request&, Reply*, const Caller&>) {
+      RETURN_IF_ERROR(handler(request, &reply, call->admission().caller()));
+    } else {
+      RETURN_IF_ERROR(handler(request, &reply));
+    }
     const grpc::Status sent = SerializeReply(reply, reply_bytes);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
   });

@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kLookAgain{100};
 }  // namespace
 
 void ChunkReads::Begin() {
-  absl::Status admitted = slot_.status();
+  absl::Status admitted = admission_.status();
   if (admitted.ok()) {
     auto place = core_.upload_places().Take(
         PeerOfCall(context_->peer()).host, [this](const absl::Status& why) { GiveUp(why); },
@@ -38,7 +38,9 @@ void ChunkReads::OnReadDone(bool ok) {
 
 void ChunkReads::Read() {
   const Timer::Clock::time_point now = Timer::Clock::now();
-  ReadAt(now + core_.upload_rate().Take(static_cast<int64_t>(bytes_.Length()), now));
+  const auto bytes = static_cast<int64_t>(bytes_.Length());
+  ReadAt(now +
+         std::max(core_.upload_rate().Take(bytes, now), admission_.caller().TakeUpload(bytes)));
 }
 
 void ChunkReads::FinishUpload(const grpc::Status& status) {

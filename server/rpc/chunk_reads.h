@@ -11,6 +11,7 @@
 #include "server/base/timer.h"
 #include "server/base/work_queue.h"
 #include "server/core/core.h"
+#include "server/rpc/rpc_admission.h"
 
 namespace athanor {
 
@@ -24,10 +25,14 @@ class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   void OnReadDone(bool ok) final;
 
  protected:
-  // `what` names the call in errors: "upload".
+  // `what` names the call in errors: "upload". `method` is a name of server/access/rpcs.h.
   ChunkReads(ServerCore& core, grpc::CallbackServerContext* context, WorkQueue& queue,
-             const char* what)
-      : slot_(core, context->peer()), core_(core), context_(context), queue_(queue), what_(what) {}
+             const char* what, const char* method)
+      : admission_(core, *context, method),
+        core_(core),
+        context_(context),
+        queue_(queue),
+        what_(what) {}
 
   // Runs on the queue once bytes_ has arrived or, if `ok` is false, once the client has finished or
   // gone. Must call Read or end the call.
@@ -40,7 +45,7 @@ class ChunkReads : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   // upload is not one too many.
   void FinishUpload(const grpc::Status& status);
 
-  CallSlot slot_;
+  RpcAdmission admission_;
   ServerCore& core_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer bytes_;

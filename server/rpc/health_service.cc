@@ -22,9 +22,17 @@ HealthCheckResponse::ServingStatus StateOf(ServerCore& core, const std::string& 
   return serves ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING;
 }
 
-absl::Status CheckOne(ServerCore& core, const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
+// Checks that the caller may know of the model; everybody may know of the server.
+absl::Status CheckName(const Caller& caller, const std::string& name) {
+  return name.empty() ? absl::OkStatus() : caller.MayUse(name);
+}
+
+absl::Status CheckOne(ServerCore& core, const grpc::CallbackServerContext& context,
+                      const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
+  ASSIGN_OR_RETURN(const Caller caller, CallerOf(core, context, "Check"));
   HealthCheckRequest request;
   RETURN_IF_ERROR(ParseSmallRequest(core, bytes, &request));
+  RETURN_IF_ERROR(CheckName(caller, request.service()));
   HealthCheckResponse answer;
   answer.set_status(StateOf(core, request.service()));
   if (answer.status() == HealthCheckResponse::SERVICE_UNKNOWN) {
@@ -52,6 +60,7 @@ class HealthWatch final : public WatchStream {
       status = Invalid("service has ", request.service().size(),
                        " bytes; a model's name has at most ", longest, " (--max_name_bytes)");
     }
+    if (status.ok()) status = CheckName(caller(), request.service());
     if (!status.ok()) return Refuse(status);
     name_ = request.service();
     Open();
@@ -114,7 +123,7 @@ grpc::ServerUnaryReactor* HealthService::Check(Context* context, const Bytes* re
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const int port = PortOfCall(context->peer());
   core_.connection_calls().Begin(port);
-  const absl::Status status = CheckOne(core_, *request, reply);
+  const absl::Status status = CheckOne(core_, *context, *request, reply);
   core_.connection_calls().End(port);
   reactor->Finish(EndCall("Check", *context, status));
   return reactor;

@@ -17,7 +17,7 @@ void WatchStream::Link::AskAt(Timer::Clock::time_point when) {
 }
 
 WatchStream::WatchStream(ServerCore& core, grpc::CallbackServerContext* context, const char* method)
-    : slot_(core, context->peer(), CallKind::kStream),
+    : admission_(core, *context, method, CallKind::kStream),
       core_(core),
       context_(context),
       method_(method),
@@ -70,13 +70,14 @@ void WatchStream::WriteLast(const google::protobuf::Message& state) {
   if (!serialized.ok()) return End(absl::ResourceExhaustedError(serialized.error_message()));
   writing_ = true;
   ended_ = true;
+  admission_.End();
   StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
 }
 
 void WatchStream::End(const absl::Status& status) {
   if (ended_) return;
   ended_ = true;
-  Finish(EndCall(method_, *context_, status));
+  Finish(EndCall(method_, *context_, status, &admission_));
 }
 
 }  // namespace athanor

@@ -15,6 +15,7 @@
 #include "google/protobuf/message.h"
 #include "server/base/timer.h"
 #include "server/core/core.h"
+#include "server/rpc/rpc_admission.h"
 
 namespace athanor {
 
@@ -41,11 +42,12 @@ class WatchStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() final;
 
  protected:
-  // `method` names the call in log lines; a literal.
+  // `method` is a name of server/access/rpcs.h; a literal.
   WatchStream(ServerCore& core, grpc::CallbackServerContext* context, const char* method);
 
   // Returns why the call is not admitted; OK if it is.
-  absl::Status admitted() const { return slot_.status(); }
+  absl::Status admitted() const { return admission_.status(); }
+  const Caller& caller() const { return admission_.caller(); }
   ServerCore& core() { return core_; }
   const std::shared_ptr<Link>& link() const { return link_; }
 
@@ -71,7 +73,7 @@ class WatchStream : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (!writing_ && !ended_) Look();
   }
 
-  CallSlot slot_;
+  RpcAdmission admission_;
   ServerCore& core_;
   grpc::CallbackServerContext* const context_;
   const char* const method_;

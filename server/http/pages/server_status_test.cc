@@ -314,7 +314,7 @@ TEST_F(ServerStatusTest, PagesOfAServer) {
   WorkQueue queue("pages", 1);
   for (const Route& route : StatusPages(*core_, queue)) {
     paths.insert(route.path);
-    EXPECT_EQ(route.role, Role::kNone);
+    EXPECT_EQ(route.role, Role::kMonitor);
     FakeClient client({.method = route.method, .path = route.path});
     route.handler(client.Ask());
     const FakeClient::Answer answer = client.AwaitEnd();

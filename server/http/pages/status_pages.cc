@@ -15,6 +15,7 @@ Route Page(WorkQueue& queue, std::string path, std::string type, std::function<s
            HttpHeaders headers = {}) {
   return {.method = "GET",
           .path = std::move(path),
+          .role = Role::kMonitor,
           .handler = [&queue, type = std::move(type), body = std::move(body),
                       headers = std::move(headers)](std::shared_ptr<HttpExchange> exchange) {
             queue.Submit([=] { exchange->Answer(200, type, body(), headers); });

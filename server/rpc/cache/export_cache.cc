@@ -82,15 +82,15 @@ absl::StatusOr<std::vector<PlanKey>> KeysOf(ServerCore& core, const v1::ExportCa
 class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   ExportCall(ServerCore& core, grpc::CallbackServerContext* context)
-      : slot_(core, context->peer()), core_(core), context_(context) {}
+      : admission_(core, *context, kMethod), core_(core), context_(context) {}
 
   void Begin(const grpc::ByteBuffer& bytes) {
-    absl::Status status = slot_.status();
+    absl::Status status = admission_.status();
     if (status.ok()) status = ParseSmallRequest(core_, bytes, &request_);
     if (status.ok()) status = CheckAsked(request_, core_.cache_keys());
     if (status.ok()) status = MakeWriter(request_.binaries());
     if (!status.ok()) {
-      Finish(EndCall(kMethod, *context_, status));
+      Finish(EndCall(kMethod, *context_, status, &admission_));
       return;
     }
     at_.semantics_version = kSemanticsVersion;
@@ -104,7 +104,8 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   void OnWriteDone(bool ok) override {
     if (!ok) {
-      Finish(EndCall(kMethod, *context_, absl::CancelledError("the caller went away")));
+      Finish(
+          EndCall(kMethod, *context_, absl::CancelledError("the caller went away"), &admission_));
     } else if (page_.empty()) {
       core_.cache_queue().Submit([this] { ReadPage(); });
     } else {
@@ -136,7 +137,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (keys.ok()) {
       at_.of = *std::move(keys);
     } else {
-      Finish(EndCall(kMethod, *context_, keys.status()));
+      Finish(EndCall(kMethod, *context_, keys.status(), &admission_));
     }
     return keys.ok();
   }
@@ -145,7 +146,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     absl::StatusOr<std::vector<v1::CacheBundleRecord>> page =
         core_.cache().maintenance().Export(&at_);
     if (!page.ok()) {
-      Finish(EndCall(kMethod, *context_, page.status()));
+      Finish(EndCall(kMethod, *context_, page.status(), &admission_));
       return;
     }
     page_.assign(std::make_move_iterator(page->begin()), std::make_move_iterator(page->end()));
@@ -167,7 +168,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     kernels_ += record.has_kernel() ? 1 : 0;
     absl::StatusOr<v1::CacheBundleChunk> chunk = writer_->Record(std::move(record));
     if (!chunk.ok()) {
-      Finish(EndCall(kMethod, *context_, chunk.status()));
+      Finish(EndCall(kMethod, *context_, chunk.status(), &admission_));
       return;
     }
     Write(*chunk);
@@ -189,19 +190,21 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       status = absl::InternalError("the bundle's trailer does not serialise");
     }
     if (!status.ok()) {
-      Finish(EndCall(kMethod, *context_, status));
+      Finish(EndCall(kMethod, *context_, status, &admission_));
       return;
     }
+    LogAudited(admission_, *context_, request_.model());
     LogInfo("cache exported", {{"request", RequestId(*context_)},
                                {"model", request_.model()},
                                {"recipes", recipes_},
                                {"plans", plans_},
                                {"kernels", kernels_},
                                {"signed", core_.cache_keys().signing.has_value()}});
+    admission_.End();
     StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
-  CallSlot slot_;
+  RpcAdmission admission_;
   ServerCore& core_;
   grpc::CallbackServerContext* const context_;
   std::optional<BundleWriter> writer_;

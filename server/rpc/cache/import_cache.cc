@@ -36,7 +36,7 @@ BundleTerms TermsOf(ServerCore& core) {
 class ImportCall final : public ChunkReads {
  public:
   ImportCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : ChunkReads(core, context, core.cache_queue(), "import"),
+      : ChunkReads(core, context, core.cache_queue(), "import", kMethod),
         reply_bytes_(reply),
         reader_(TermsOf(core)) {}
 
@@ -80,6 +80,7 @@ class ImportCall final : public ChunkReads {
                                                          .origin = reader_.header().origin(),
                                                          .digest = reader_.digest()}));
     kept.set_signed_by(absl::BytesToHexString(reader_.signed_by()));
+    LogAudited(admission_, *context_, "");
     LogInfo("cache imported", {{"request", RequestId(*context_)},
                                {"origin", kept.origin()},
                                {"signed_by", kept.signed_by()},
@@ -91,7 +92,7 @@ class ImportCall final : public ChunkReads {
   }
 
   void End(const absl::Status& status) override {
-    FinishUpload(EndCall(kMethod, *context_, status));
+    FinishUpload(EndCall(kMethod, *context_, status, &admission_));
   }
 
   grpc::ByteBuffer* const reply_bytes_;

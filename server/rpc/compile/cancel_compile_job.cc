@@ -13,21 +13,23 @@ constexpr std::chrono::milliseconds kLookAgain{5};
 class CancelCall final : public grpc::ServerUnaryReactor {
  public:
   CancelCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : slot_(core, context->peer()), core_(core), context_(context), reply_bytes_(reply) {}
+      : admission_(core, *context, kMethod), core_(core), context_(context), reply_bytes_(reply) {}
 
   void Begin(const grpc::ByteBuffer& bytes) {
     v1::CancelCompileJobRequest request;
-    absl::Status status = slot_.status();
+    absl::Status status = admission_.status();
     if (status.ok()) status = ParseSmallRequest(core_, bytes, &request);
     if (status.ok()) {
       auto job = core_.workers().jobs().Find(request.id());
       status = job.status();
-      if (job.ok()) job_ = *std::move(job);
+      if (job.ok()) status = admission_.caller().MayUse((*job)->model());
+      if (status.ok()) job_ = *std::move(job);
     }
     if (!status.ok()) {
-      Finish(EndCall(kMethod, *context_, status));
+      Finish(EndCall(kMethod, *context_, status, &admission_));
       return;
     }
+    LogAudited(admission_, *context_, job_->model());
     if (!job_->finished()) core_.workers().Cancel(job_, v1::CompileJob::STOP_CANCELLED);
     Look();
   }
@@ -37,13 +39,14 @@ class CancelCall final : public grpc::ServerUnaryReactor {
  private:
   void Look() {
     if (job_->finished()) {
+      admission_.End();
       Finish(SerializeReply(job_->state(), reply_bytes_));
       return;
     }
     core_.timer().At(Timer::Clock::now() + kLookAgain, [this] { Look(); });
   }
 
-  CallSlot slot_;
+  RpcAdmission admission_;
   ServerCore& core_;
   grpc::CallbackServerContext* const context_;
   grpc::ByteBuffer* const reply_bytes_;

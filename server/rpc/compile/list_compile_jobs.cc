@@ -7,8 +7,10 @@ grpc::ServerUnaryReactor* CompileService::ListCompileJobs(Context* context, cons
                                                           Bytes* reply) {
   return AnswerUnary<v1::ListCompileJobsRequest, v1::ListCompileJobsResponse>(
       core_, {.name = "ListCompileJobs"}, context, request, reply,
-      [this](const v1::ListCompileJobsRequest& asked, v1::ListCompileJobsResponse* answer) {
+      [this](const v1::ListCompileJobsRequest& asked, v1::ListCompileJobsResponse* answer,
+             const Caller& caller) {
         for (const auto& job : core_.workers().jobs().List(asked.model())) {
+          if (!caller.Sees(job->model())) continue;
           v1::CompileJob state = job->state();
           if (asked.only_unfinished() && IsFinal(state.phase())) continue;
           *answer->add_jobs() = std::move(state);

@@ -22,7 +22,8 @@ class JobWatch final : public WatchStream {
     if (status.ok()) {
       auto job = core().workers().jobs().Find(request.id());
       status = job.status();
-      if (job.ok()) job_ = *std::move(job);
+      if (job.ok()) status = caller().MayUse((*job)->model());
+      if (status.ok()) job_ = *std::move(job);
     }
     if (!status.ok()) return Refuse(status);
     Open();

@@ -25,14 +25,14 @@ std::chrono::steady_clock::time_point DeadlineOf(const grpc::CallbackServerConte
 
 GenerateCall::GenerateCall(ServerCore& core, const std::shared_ptr<StreamWriter>& writer,
                            grpc::CallbackServerContext* context, const grpc::ByteBuffer* request)
-    : slot_(core, context->peer()),
+    : admission_(core, *context, kMethod),
       core_(core),
       context_(context),
       request_bytes_(request),
       deadline_(DeadlineOf(*context)),
       generation_(Generation::Make(
           core, writer,
-          {.client = context->peer(),
+          {.client = admission_.client(),
            .arrived = arrived_,
            .deadline = deadline_,
            // gRPC made the buffer for this call only, though it passes it to the method as const.
@@ -40,7 +40,7 @@ GenerateCall::GenerateCall(ServerCore& core, const std::shared_ptr<StreamWriter>
           {this})) {}
 
 GenerateCall* GenerateCall::Begin() {
-  if (absl::Status s = slot_.status(); !s.ok()) {
+  if (absl::Status s = admission_.status(); !s.ok()) {
     generation_->Refuse(s);
   } else if (InflatesLong(*request_bytes_)) {
     core_.inflate_queue().Submit([this] { Read(); });
@@ -60,6 +60,10 @@ void GenerateCall::Read() {
     return;
   }
   model_ = requests[0].model();
+  if (absl::Status s = admission_.caller().MayUse(model_); !s.ok()) {
+    generation->Refuse(s);
+    return;
+  }
   generation->Begin(std::move(requests), std::move(memory));
 }
 
@@ -108,7 +112,7 @@ grpc::Status GenerateCall::Ended(const absl::Status& status) {
                       {"us", std::chrono::duration_cast<std::chrono::microseconds>(took).count()},
                       {"code", absl::StatusCodeToString(ended.code())}});
   }
-  return EndCall(kMethod, *context_, ended);
+  return EndCall(kMethod, *context_, ended, &admission_);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateService::Generate(Context* context,

@@ -18,6 +18,7 @@
 #include "proto/athanor/v1/generate.pb.h"
 #include "server/calls/generation.h"
 #include "server/core/core.h"
+#include "server/rpc/rpc_admission.h"
 
 namespace athanor {
 
@@ -45,7 +46,7 @@ class GenerateCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, pu
   // Counts and logs the end of the call.
   grpc::Status Ended(const absl::Status& status);
 
-  CallSlot slot_;
+  RpcAdmission admission_;
   ServerCore& core_;
   grpc::CallbackServerContext* const context_;
   const grpc::ByteBuffer* const request_bytes_;

@@ -12,8 +12,9 @@ namespace {
 
 constexpr char kMethod[] = "ModelInfer";
 
-InferenceCaller CallerOf(const grpc::CallbackServerContext& context) {
-  InferenceCaller caller{.client = context.peer()};
+InferenceCaller InferenceCallerOf(const grpc::CallbackServerContext& context,
+                                  const RpcAdmission& admission) {
+  InferenceCaller caller{.client = admission.client()};
   const auto left = context.deadline() - std::chrono::system_clock::now();
   // gRPC's "no deadline" is so far away that adding it to anything would overflow.
   if (left < std::chrono::hours(24 * 365)) caller.deadline = caller.arrived + left;
@@ -24,15 +25,15 @@ InferenceCaller CallerOf(const grpc::CallbackServerContext& context) {
 
 InferCall::InferCall(ServerCore& core, grpc::CallbackServerContext* context,
                      const grpc::ByteBuffer* request, grpc::ByteBuffer* reply)
-    : slot_(core, context->peer()),
+    : admission_(core, *context, kMethod),
       core_(core),
       context_(context),
       request_bytes_(request),
       reply_bytes_(reply),
-      inference_(core, CallerOf(*context), this) {}
+      inference_(core, InferenceCallerOf(*context, admission_), this) {}
 
 InferCall* InferCall::Begin() {
-  if (absl::Status s = slot_.status(); !s.ok()) {
+  if (absl::Status s = admission_.status(); !s.ok()) {
     inference_.Refuse(s);
   } else if (InflatesLong(*request_bytes_)) {
     core_.inflate_queue().Submit([this] { Start(/*on_rpc_thread=*/false); });
@@ -47,6 +48,7 @@ void InferCall::Start(bool on_rpc_thread) {
   InferenceStart start{.bytes = static_cast<int64_t>(request_bytes_->Length()) * 2,
                        .runs_here = on_rpc_thread};
   absl::Status parsed = ParseRequest(core_, *request_bytes_, inference_.request(), &start.memory);
+  if (parsed.ok()) parsed = admission_.caller().MayUse(inference_.request()->model_name());
   if (parsed.ok()) {
     inference_.Begin(std::move(start));
   } else {
@@ -73,7 +75,7 @@ void InferCall::Done(const absl::Status& status) {
                       {"us", std::chrono::duration_cast<std::chrono::microseconds>(took).count()},
                       {"code", absl::StatusCodeToString(status.code())}});
   }
-  Finish(EndCall(kMethod, *context_, status));
+  Finish(EndCall(kMethod, *context_, status, &admission_));
 }
 
 }  // namespace athanor

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "server/calls/inference.h"
 #include "server/core/core.h"
+#include "server/rpc/rpc_admission.h"
 
 namespace athanor {
 
@@ -31,7 +32,7 @@ class InferCall final : public grpc::ServerUnaryReactor, private InferenceSink {
   void Release() override;
   void Done(const absl::Status& status) override;
 
-  CallSlot slot_;
+  RpcAdmission admission_;
   ServerCore& core_;
   grpc::CallbackServerContext* const context_;
   const grpc::ByteBuffer* const request_bytes_;

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/base/public_status.h"
 #include "server/models/upload.h"
@@ -23,7 +26,7 @@ constexpr int64_t kMostRefusalBytes = 1 << 20;
 class UploadCall final : public ChunkReads {
  public:
   UploadCall(ServerCore& core, grpc::CallbackServerContext* context, grpc::ByteBuffer* reply)
-      : ChunkReads(core, context, core.disk_queue(), "upload"),
+      : ChunkReads(core, context, core.disk_queue(), "upload", kMethod),
         reply_bytes_(reply),
         upload_(&core.registry(), &core.ledger(), core.options(),
                 [context] { return context->IsCancelled(); }) {}
@@ -43,16 +46,35 @@ class UploadCall final : public ChunkReads {
     v1::UploadModelRequest message;
     ServerLedger::Reservation held;
     absl::Status status = ParseRequest(core_, bytes_, &message, &held);
-    if (status.ok() && message.has_header()) {
-      const auto& rules = message.header().disable_rules();
-      status = core_.workers().policies().CheckRules("header.disable_rules",
-                                                     {rules.begin(), rules.end()});
-    }
+    if (status.ok() && message.has_header()) status = CheckHeader(message.header());
     if (status.ok() && message.has_commit() && upload_.imports()) {
       core_.import_queue().Submit([this, message] { Go(upload_.Take(message)); });
       return;
     }
     Go(status.ok() ? upload_.Take(message) : status);
+  }
+
+  absl::Status CheckHeader(const v1::UploadHeader& header) {
+    RETURN_IF_ERROR(admission_.caller().MayUse(header.name()));
+    RETURN_IF_ERROR(CheckNumberOfModels(header.name()));
+    const auto& rules = header.disable_rules();
+    return core_.workers().policies().CheckRules("header.disable_rules",
+                                                 {rules.begin(), rules.end()});
+  }
+
+  // Counts the names of models that the caller's patterns have. Uploads at once may each find room.
+  absl::Status CheckNumberOfModels(const std::string& name) {
+    const Caller& caller = admission_.caller();
+    if (caller.max_models() == 0) return absl::OkStatus();
+    std::set<std::string> names;
+    for (const auto& version : core_.registry().versions().List("")) {
+      if (version->name() == name) return absl::OkStatus();  // one version more
+      if (caller.Sees(version->name())) names.insert(version->name());
+    }
+    if (static_cast<int64_t>(names.size()) < caller.max_models()) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(caller.name(), " has ", names.size(),
+                     " models, the most it may have (max_models in --auth's file); delete one"));
   }
 
   // Continues after a message.
@@ -84,6 +106,7 @@ class UploadCall final : public ChunkReads {
     } else {
       version->serving().Fail(job.status());
     }
+    LogAudited(admission_, *context_, version->name());
     LogInfo("model uploaded", {{"request", RequestId(*context_)},
                                {"model", version->name()},
                                {"version", version->version()},
@@ -120,7 +143,7 @@ class UploadCall final : public ChunkReads {
     core_.metrics().server().Count(Metric::kUploads, PublicStatus(status).code());
     AddRefusals();
     upload_.LetGo();
-    FinishUpload(EndCall(kMethod, *context_, status));
+    FinishUpload(EndCall(kMethod, *context_, status, &admission_));
   }
 
   grpc::ByteBuffer* const reply_bytes_;

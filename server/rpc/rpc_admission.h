@@ -1,0 +1,59 @@
+// Admits a call, here and nowhere else: who makes it and whether they may (server/access), then its
+// place among the calls (CallSlot). Held as long as the call runs.
+//
+//   RpcAdmission admission(core, *context, "GetModel");
+//   RETURN_IF_ERROR(admission.status());
+//   RETURN_IF_ERROR(admission.caller().MayUse(model));
+#ifndef ATHANOR_SERVER_RPC_RPC_ADMISSION_H_
+#define ATHANOR_SERVER_RPC_RPC_ADMISSION_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "google/protobuf/message.h"
+#include "server/access/access.h"
+#include "server/access/rpcs.h"
+#include "server/core/core.h"
+
+namespace athanor {
+
+// Finds the caller of `method`, a name of server/access/rpcs.h.
+absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
+                                absl::string_view method);
+
+class RpcAdmission {
+ public:
+  RpcAdmission(ServerCore& core, const grpc::CallbackServerContext& context,
+               absl::string_view method, CallKind kind = CallKind::kCall);
+
+  // Returns why the call is refused: UNAUTHENTICATED, PERMISSION_DENIED, a quota, or what CallSlot
+  // says, unless `while_draining`. Counts refusals: call it once.
+  absl::Status status(bool while_draining = false) const;
+  // Ends the caller's call ahead of the client's hearing of it. Call it where the call ends; again
+  // does nothing.
+  void End() { caller_.End(); }
+  const Caller& caller() const { return caller_; }
+  const RpcRow& row() const { return row_; }
+  // Names whom fair sharing counts the call for: the identity, else the peer.
+  const std::string& client() const { return client_; }
+
+  // Returns the model that the request names by its row; "" if it names none.
+  std::string ModelOf(const google::protobuf::Message& request) const;
+  // Checks that the caller may use it.
+  absl::Status CheckModel(const google::protobuf::Message& request) const;
+
+ private:
+  const RpcRow& row_;
+  Caller caller_;
+  absl::Status access_;
+  const CallSlot slot_;
+  const std::string client_;
+};
+
+}  // namespace athanor
+
+#endif  // ATHANOR_SERVER_RPC_RPC_ADMISSION_H_
