@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_join.h"
-#include "compiler/frontend/checkpoint/gguf.h"
+#include "compiler/frontend/checkpoint/files/gguf.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/text/base/utf8.h"

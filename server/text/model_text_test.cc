@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "compiler/frontend/checkpoint/gguf_testing.h"
+#include "compiler/frontend/checkpoint/files/gguf_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/sentencepiece/sentencepiece_model.pb.h"

@@ -7,11 +7,11 @@
 #include <set>
 #include <utility>
 
-#include "compiler/frontend/checkpoint/decode.h"
-#include "compiler/frontend/checkpoint/gguf.h"
-#include "compiler/frontend/checkpoint/gguf_testing.h"
-#include "compiler/frontend/checkpoint/keys.h"
-#include "compiler/frontend/checkpoint/safetensors.h"
+#include "compiler/frontend/checkpoint/files/decode.h"
+#include "compiler/frontend/checkpoint/files/gguf.h"
+#include "compiler/frontend/checkpoint/files/gguf_testing.h"
+#include "compiler/frontend/checkpoint/files/keys.h"
+#include "compiler/frontend/checkpoint/files/safetensors.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/frontend/checkpoint/encoder/encoder_testing.h"
+#include "compiler/frontend/checkpoint/encoder_testing.h"
 #include "compiler/frontend/checkpoint/import_testing.h"
 #include "tests/conformance/harness.h"
 

@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/frontend/checkpoint/gguf.h"
+#include "compiler/frontend/checkpoint/files/gguf.h"
 #include "server/text/files/ranks.h"
 #include "server/text/files/tokenizer_json.h"
 #include "server/text/files/vocabulary.h"

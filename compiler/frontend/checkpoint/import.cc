@@ -8,10 +8,10 @@
 #include <utility>
 #include <variant>
 
+#include "compiler/frontend/checkpoint/decoder/spec.h"
 #include "compiler/frontend/checkpoint/encoder/encoder.h"
 #include "compiler/frontend/checkpoint/encoder/spec.h"
-#include "compiler/frontend/checkpoint/keys.h"
-#include "compiler/frontend/checkpoint/spec.h"
+#include "compiler/frontend/checkpoint/files/keys.h"
 #include "compiler/frontend/dim_binding.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"

@@ -15,11 +15,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "compiler/frontend/checkpoint/checkpoint_files.h"
-#include "compiler/frontend/checkpoint/decoder.h"
-#include "compiler/frontend/checkpoint/families.h"
-#include "compiler/frontend/checkpoint/generation.h"
-#include "compiler/frontend/checkpoint/stored.h"
+#include "compiler/frontend/checkpoint/decoder/decoder.h"
+#include "compiler/frontend/checkpoint/decoder/families.h"
+#include "compiler/frontend/checkpoint/decoder/generation.h"
+#include "compiler/frontend/checkpoint/files/checkpoint_files.h"
+#include "compiler/frontend/checkpoint/files/stored.h"
 #include "compiler/frontend/refusal.h"
 #include "compiler/ir/graph/graph.h"
 

@@ -359,7 +359,22 @@ ROOMS = {
         "clients/bench/tokens",
     ],
     "compiler/frontend": [],
-    "compiler/frontend/checkpoint": ["compiler/frontend"],
+    # Keys and tensors of files, then what is made of them.
+    "compiler/frontend/checkpoint/files": ["compiler/frontend"],
+    "compiler/frontend/checkpoint/decoder": [
+        "compiler/frontend",
+        "compiler/frontend/checkpoint/files",
+    ],
+    "compiler/frontend/checkpoint/encoder": [
+        "compiler/frontend",
+        "compiler/frontend/checkpoint/files",
+    ],
+    "compiler/frontend/checkpoint": [
+        "compiler/frontend",
+        "compiler/frontend/checkpoint/decoder",
+        "compiler/frontend/checkpoint/encoder",
+        "compiler/frontend/checkpoint/files",
+    ],
     "compiler/frontend/onnx/model": ["compiler/frontend"],
     "compiler/frontend/onnx/build": ["compiler/frontend/onnx/model"],
     "compiler/frontend/onnx/fold": [],

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/frontend/checkpoint/gguf.h"
+#include "compiler/frontend/checkpoint/files/gguf.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/text/files/tokenizer_json.h"

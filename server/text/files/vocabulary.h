@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/frontend/checkpoint/gguf.h"
+#include "compiler/frontend/checkpoint/files/gguf.h"
 #include "server/text/tokens/tokenizer_data.h"
 
 namespace athanor {

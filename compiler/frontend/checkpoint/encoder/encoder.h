@@ -16,8 +16,8 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/frontend/checkpoint/encoder/spec.h"
-#include "compiler/frontend/checkpoint/graph_writer.h"
-#include "compiler/frontend/checkpoint/match.h"
+#include "compiler/frontend/checkpoint/files/graph_writer.h"
+#include "compiler/frontend/checkpoint/files/match.h"
 #include "compiler/frontend/refusal.h"
 #include "compiler/ir/graph/graph.h"
 

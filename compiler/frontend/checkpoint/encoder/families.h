@@ -15,8 +15,8 @@
 #include <string_view>
 
 #include "absl/types/span.h"
-#include "compiler/frontend/checkpoint/families.h"
-#include "compiler/frontend/checkpoint/inert.h"
+#include "compiler/frontend/checkpoint/files/format.h"
+#include "compiler/frontend/checkpoint/files/inert.h"
 
 namespace athanor::checkpoint::encoder {
 

@@ -4,9 +4,9 @@
 
 #include <utility>
 
-#include "compiler/frontend/checkpoint/inert.h"
-#include "compiler/frontend/checkpoint/keys.h"
-#include "compiler/frontend/checkpoint/spec.h"
+#include "compiler/frontend/checkpoint/files/format.h"
+#include "compiler/frontend/checkpoint/files/inert.h"
+#include "compiler/frontend/checkpoint/files/keys.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::checkpoint::encoder {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "compiler/frontend/checkpoint/checkpoint_files.h"
-#include "compiler/frontend/checkpoint/key_reader.h"
+#include "compiler/frontend/checkpoint/files/checkpoint_files.h"
+#include "compiler/frontend/checkpoint/files/key_reader.h"
 #include "compiler/frontend/refusal.h"
 
 namespace athanor::checkpoint::encoder {

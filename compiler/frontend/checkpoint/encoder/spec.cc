@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include "compiler/frontend/checkpoint/key_reader.h"
-#include "compiler/frontend/checkpoint/spec.h"
+#include "compiler/frontend/checkpoint/files/format.h"
+#include "compiler/frontend/checkpoint/files/key_reader.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::checkpoint::encoder {

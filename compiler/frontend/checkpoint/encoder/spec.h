@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "compiler/frontend/checkpoint/checkpoint_files.h"
 #include "compiler/frontend/checkpoint/encoder/families.h"
 #include "compiler/frontend/checkpoint/encoder/pooling.h"
-#include "compiler/frontend/checkpoint/keys.h"
+#include "compiler/frontend/checkpoint/files/checkpoint_files.h"
+#include "compiler/frontend/checkpoint/files/keys.h"
 #include "compiler/frontend/refusal.h"
 
 namespace athanor::checkpoint::encoder {
