@@ -16,7 +16,7 @@ COMPOSITES = {
         "compiler/ir/ops/transformers.cc",
         "compiler/rules/decompose/decompose_transformers.cc",
         "compiler/frontend/onnx/ops/networks/attention.cc",
-        "compiler/frontend/checkpoint/decoder.cc",
+        "compiler/frontend/checkpoint/decoder/decoder.cc",
         "clients/python/athanor/networks.py",
     ],
     "Dequantize": [
