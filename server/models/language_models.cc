@@ -145,6 +145,7 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> LanguageModels::ReadEncoder(
   auto encoder = std::make_shared<EncoderModel>();
   encoder->family = settings.family();
   encoder->width = settings.width();
+  encoder->vocabulary = settings.vocabulary();
   encoder->context = settings.context();
   ASSIGN_OR_RETURN(ModelText text, ReadModelText(files));
   encoder->tokenizer = std::move(text.tokenizer);

@@ -166,6 +166,7 @@ TEST_F(CheckpointUploadTest, AnEncoderIsOneAfterARestartToo) {
       ASSERT_NE(version->encoder(), nullptr) << format;
       EXPECT_EQ(version->encoder()->family, format == "hf" ? "xlm-roberta" : "bert");
       EXPECT_EQ(version->encoder()->width, 32);
+      EXPECT_EQ(version->encoder()->vocabulary, 64);
       EXPECT_EQ(version->encoder()->context, format == "hf" ? 32 : 40);
       EXPECT_EQ(version->encoder()->tokenizer, nullptr);
       EXPECT_EQ(version->language_model(), nullptr);
