@@ -78,12 +78,13 @@ void ExpectEncoderIsGolden(const TinyCase& of) {
   for (size_t i = 0; i < ids.size(); ++i) {
     encoder::ExpectEmbeddings(run({ids[i]}, static_cast<int64_t>(ids[i].size()), 0), {expected[i]});
   }
-  for (const int32_t length : {0, 4}) {
+  for (const int32_t length : {-1, 4}) {
     std::vector<Tensor> inputs = encoder::CallOf({{2, 5, 3}}, 3, 0);
     inputs[1] = Tensor::Of<int32_t>(DType::kI32, {1}, {length});
     EXPECT_FALSE(plan->Run(inputs).ok()) << length;
   }
   EXPECT_FALSE(plan->Run(encoder::CallOf({{2, 64}}, 2, 0)).ok());  // no such token
+  EXPECT_EQ(run(encoder::Ids(1), 3, 0), encoder::Embeddings(1, std::vector<float>(32, 0)));
 }
 
 TEST(Plans, OfEncodersAreGolden) {

@@ -73,7 +73,7 @@ def test_all_in_one_call(model: athanor.Model) -> None:
 
 
 @pytest.mark.parametrize(("ids", "lengths"), [
-    ([[101, 102]], [0]), ([[101, 102]], [3]), ([[101, VOCABULARY]], [2]), ([[101, -1]], [2]),
+    ([[101, 102]], [-1]), ([[101, 102]], [3]), ([[101, VOCABULARY]], [2]), ([[101, -1]], [2]),
 ])
 def test_what_is_outside_is_refused(model: athanor.Model, ids: list, lengths: list) -> None:
     with pytest.raises(athanor.Error):

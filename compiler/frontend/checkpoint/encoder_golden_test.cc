@@ -90,9 +90,18 @@ TEST_P(TinyEncoder, CallsMayBeJoined) {
   EXPECT_EQ(proof.outputs[0].axis, 0);
 }
 
+TEST_P(TinyEncoder, NoTokensAreZeros) {
+  ASSERT_TRUE(imported_.ok());
+  const std::vector<int32_t> row = {2, 5, 3}, none;
+  const Embeddings found = EmbeddingsOf(checkpoint_, *imported_, CallOf({row, none}, 3, 9));
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_EQ(found[0], EmbeddingsOf(checkpoint_, *imported_, CallOf({row}, 3, 0)).at(0));
+  EXPECT_EQ(found[1], std::vector<float>(32, 0));
+}
+
 TEST_P(TinyEncoder, LengthsAndIdsOutsideAreErrors) {
   ASSERT_TRUE(imported_.ok());
-  for (const int32_t length : {0, -1, 4, 1 << 30, INT32_MIN}) {
+  for (const int32_t length : {-1, 4, 1 << 30, INT32_MIN}) {
     std::vector<Tensor> inputs = CallOf({{2, 5, 3}, {2, 5, 3}}, 3, 0);
     inputs[1] = Tensor::Of<int32_t>(DType::kI32, {2}, {3, length});
     const auto results = Evaluated(checkpoint_, *imported_, std::move(inputs));

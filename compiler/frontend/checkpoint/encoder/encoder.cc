@@ -48,12 +48,10 @@ class Builder : private GraphWriter {
 
   absl::StatusOr<CheckpointGraph> Build() {
     const NodeId ids = Input("ids", DType::kI32, {b_, t_});
-    // A row of a table of T rows, so that a length outside [1, T] is no index of it.
-    const NodeId last = Op2(Op::kAdd, Input("lengths", DType::kI32, {b_}), FilledInt(-1, {b_}));
-    last_ = Take(Counted(DType::kI32, {t_}, 0), last);
+    // Looked up where 0 to T are, so that another length is refused as an index.
+    length_ = Take(Counted(DType::kI32, {t_ + 1}, 0), Input("lengths", DType::kI32, {b_}));
     const NodeId place = Counted(DType::kI32, {b_, t_}, 1);
-    const NodeId hidden = Op2(Op::kLessThan, View(last_, {b_, t_}, {Expr::Axis(0)}), place);
-    seen_ = Add(Op::kNot, {hidden});
+    seen_ = Op2(Op::kLessThan, place, View(length_, {b_, t_}, {Expr::Axis(0)}));
     mask_ = View(seen_, {b_, 1, t_, t_}, {Expr::Axis(0), Expr::Axis(3)});
     NodeId x = Embedded(ids);
     for (int64_t layer = 0; layer < spec_.layers; ++layer) {
@@ -158,26 +156,33 @@ class Builder : private GraphWriter {
                {View(keep, rows, {Expr::Axis(0), Expr::Axis(1)}), x, Filled(other, rows)});
   }
 
+  // Returns an embedding where the input has a token, zeros elsewhere.
+  NodeId UnlessEmpty(NodeId x) {
+    const Shape one = {b_, spec_.width};
+    return Add(Op::kSelect, {View(seen_, one, {Expr::Axis(0), Expr(0)}), x, Filled(0, one)});
+  }
+
   // [B, T, width] -> [B, width]
   NodeId Pooled(NodeId x) {
     const Shape one = {b_, spec_.width};
     switch (spec_.pooling.kind) {
       case PoolingKind::kMean: {
-        const NodeId count =
-            Op2(Op::kAdd, Cast(last_, DType::kF32), Filled(1, {b_}));  // exact: below 2^24
+        // Exact: below 2^24.
+        const NodeId count = Op2(Op::kMax, Cast(length_, DType::kF32), Filled(1, {b_}));
         return Op2(Op::kDiv, Sum(Kept(seen_, x, 0), 1), View(count, one, {Expr::Axis(0)}));
       }
       case PoolingKind::kFirst:
-        return View(x, one, {Expr::Axis(0), Expr(0), Expr::Axis(1)});
+        return UnlessEmpty(View(x, one, {Expr::Axis(0), Expr(0), Expr::Axis(1)}));
       case PoolingKind::kLast: {
-        const NodeId place = Counted(DType::kI32, {b_, t_}, 1);
-        const NodeId ahead = Op2(Op::kLessThan, place, View(last_, {b_, t_}, {Expr::Axis(0)}));
-        const NodeId own = Op2(Op::kAnd, seen_, Add(Op::kNot, {ahead}));
-        return Sum(Kept(own, x, 0), 1);
+        const NodeId next =
+            Op2(Op::kAdd, Counted(DType::kI32, {b_, t_}, 1), FilledInt(1, {b_, t_}));
+        const NodeId ahead = Op2(Op::kLessThan, next, View(length_, {b_, t_}, {Expr::Axis(0)}));
+        return Sum(Kept(Op2(Op::kAnd, seen_, Add(Op::kNot, {ahead})), x, 0), 1);
       }
       case PoolingKind::kMax:
-        return Add(Op::kMaxReduce, {Kept(seen_, x, -std::numeric_limits<double>::infinity())},
-                   {{"axes", std::vector<int64_t>{1}}});
+        return UnlessEmpty(Add(Op::kMaxReduce,
+                               {Kept(seen_, x, -std::numeric_limits<double>::infinity())},
+                               {{"axes", std::vector<int64_t>{1}}}));
     }
     return -1;
   }
@@ -191,9 +196,9 @@ class Builder : private GraphWriter {
   const Spec& spec_;
   const Tensors& tensors_;
   const Expr b_ = Expr::Symbol(std::string(kBatchDim)), t_ = Expr::Symbol("T");
-  NodeId last_ = -1;  // i32 [B]: the place of each row's last token
-  NodeId seen_ = -1;  // bool [B, T]: whether it is a token
-  NodeId mask_ = -1;  // the same for queries and keys of any head
+  NodeId length_ = -1;  // i32 [B]: the tokens of each row
+  NodeId seen_ = -1;    // bool [B, T]: whether it is a token
+  NodeId mask_ = -1;    // the same for queries and keys of any head
 };
 
 absl::Status CheckLimits(const Spec& spec, const Limits& limits) {

@@ -5,8 +5,9 @@
 //   absl::StatusOr<CheckpointGraph> graph = BuildEncoder(spec, tensors, {.context = 128}, limits);
 //
 // ids i32[B, T], lengths i32[B] -> embeddings f32[B, width]. A row's first `lengths` ids are its
-// tokens; the others are padding, of any ids of the vocabulary, and change nothing. A length
-// outside [1, T] is an error of its row, as an id outside the vocabulary is.
+// tokens; the others are padding, of any ids of the vocabulary, and change nothing. A row without
+// tokens makes zeros. Lengths outside [0, T] are indices outside their table, as ids outside the
+// vocabulary are.
 #ifndef ATHANOR_COMPILER_FRONTEND_CHECKPOINT_ENCODER_ENCODER_H_
 #define ATHANOR_COMPILER_FRONTEND_CHECKPOINT_ENCODER_ENCODER_H_
 

@@ -1,5 +1,7 @@
 #include "compiler/frontend/checkpoint/encoder/families.h"
 
+#include <utility>
+
 #include "compiler/ir/value/message.h"
 
 namespace athanor::checkpoint::encoder {
