@@ -48,8 +48,9 @@ class Builder : private GraphWriter {
 
   absl::StatusOr<CheckpointGraph> Build() {
     const NodeId ids = Input("ids", DType::kI32, {b_, t_});
+    const NodeId lengths = Input("lengths", DType::kI32, {b_});
     // Looked up where 0 to T are, so that another length is refused as an index.
-    length_ = Take(Counted(DType::kI32, {t_ + 1}, 0), Input("lengths", DType::kI32, {b_}));
+    length_ = Take(Counted(DType::kI32, {t_ + 1}, 0), lengths);
     const NodeId place = Counted(DType::kI32, {b_, t_}, 1);
     seen_ = Op2(Op::kLessThan, place, View(length_, {b_, t_}, {Expr::Axis(0)}));
     mask_ = View(seen_, {b_, 1, t_, t_}, {Expr::Axis(0), Expr::Axis(3)});
