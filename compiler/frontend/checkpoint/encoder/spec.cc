@@ -42,7 +42,7 @@ class SpecReader {
   void Read(absl::Span<const CheckpointFile> files, absl::Span<const std::string> ignore_keys) {
     ReadFamily();
     if (spec_.family == nullptr) return;
-    ReadSizes();
+    const bool sized = ReadSizes();
     if (hf_) {
       ReadActivation();
       if (auto pooling = ReadPooling(files, ignore_keys, &refusals_)) {
@@ -52,7 +52,7 @@ class SpecReader {
       spec_.pooling = ReadGgufPooling(Cat(spec_.family->gguf, ".pooling_type"), &read_);
     }
     const int64_t width = spec_.pooling.width;
-    if (width != 0 && spec_.width != width) {
+    if (sized && width != 0 && spec_.width != width) {
       read_.Refuse(kInvalid, Key(Field::kWidth),
                    Cat("is ", spec_.width, ", but the configuration of Pooling has ", width));
     }
@@ -90,7 +90,8 @@ class SpecReader {
                  Cat("must be one of ", right, " for model_type ", Quoted(name)));
   }
 
-  void ReadSizes() {
+  // Returns false if a size is refused.
+  bool ReadSizes() {
     const size_t before = refusals_.size();
     spec_.layers = read_.Integer(Key(Field::kLayers), 1, kMostLayers);
     spec_.width = Size(Field::kWidth);
@@ -105,7 +106,9 @@ class SpecReader {
       spec_.padding = read_.Integer("pad_token_id", 0, kMostSize, 1);
       spec_.first_position = *spec_.padding + 1;
     }
-    if (refusals_.size() == before) CheckSizes();
+    if (refusals_.size() != before) return false;
+    CheckSizes();
+    return true;
   }
 
   void CheckSizes() {
