@@ -98,7 +98,8 @@ std::string FuzzHead(const Reader& read, const std::string& file, FuzzStats* sta
   if (whole.tensors.empty()) return "";
   ++stats->accepted;
   const FileTensor& tensor = whole.tensors[place % whole.tensors.size()];
-  if (tensor.bytes == 0 || tensor.bytes > kDecodedBytes) return "";
+  if (tensor.bytes == 0 || tensor.bytes > kDecodedBytes || !checkpoint::HoldsWeights(tensor.stored))
+    return "";
   ++stats->evaluated;
   const std::string problem = DecodeTensor(tensor, file);
   return problem.empty() ? "" : Cat("tensor ", Quoted(tensor.name), ": ", problem);
