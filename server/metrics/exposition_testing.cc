@@ -156,8 +156,10 @@ class Parser {
     if (histogram ? !parts : !suffix.empty()) {
       return absl::InvalidArgumentError("a sample name that its type does not have");
     }
+    // Counters count, but for times.
+    const bool whole = !absl::EndsWith(current_, "_seconds_total");
     if (family.type == "counter" &&
-        (!(sample.value >= 0) || sample.value != std::floor(sample.value))) {
+        (!(sample.value >= 0) || (whole && sample.value != std::floor(sample.value)))) {
       return absl::InvalidArgumentError("a counter that is no whole number");
     }
     if (!family.samples[sample.name].emplace(sample.labels, sample.value).second) {

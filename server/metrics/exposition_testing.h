@@ -31,8 +31,8 @@ using Families = std::map<std::string, Family>;
 
 // Parses `text`. Returns INVALID_ARGUMENT naming the bad line. Beside the grammar of each line,
 // checks that every family has HELP, then TYPE, then its samples, once and in one piece; that no
-// series appears twice; that counters are whole and not negative; and that buckets ascend, do not
-// fall, and end with +Inf, which equals the count.
+// series appears twice; that counters are whole (times, `_seconds_total`, need not be) and not
+// negative; and that buckets ascend, do not fall, and end with +Inf, which equals the count.
 absl::StatusOr<Families> ParseExposition(absl::string_view text);
 
 }  // namespace athanor

@@ -59,20 +59,27 @@ enum class Metric : uint8_t {
   kModels,
   kCalls,
   kQueued,
+  kModelQueued,
   kUploadsRunning,
   kJobsUnfinished,
   kMemory,
   kMemoryLimit,
-  kResident,
   kDeviceMemory,
   kDeviceMemoryLimit,
   kDeviceClock,
   kDeviceLost,
   kDeviceInfo,
-  kStartTime,
-  kInfo,
+  kBuildInfo,
+  // Of the process, under the names that all of Prometheus' clients have.
+  kProcessCpu,
+  kProcessResident,
+  kProcessVirtual,
+  kProcessThreads,
+  kProcessOpenFds,
+  kProcessMaxFds,
+  kProcessStart,
 };
-inline constexpr int kMetrics = static_cast<int>(Metric::kInfo) + 1;
+inline constexpr int kMetrics = static_cast<int>(Metric::kProcessStart) + 1;
 
 enum class MetricType : uint8_t { kCounter, kGauge, kHistogram };
 absl::string_view MetricTypeName(MetricType type);

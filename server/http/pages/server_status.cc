@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -17,12 +18,19 @@
 #include "server/generate/language_model.h"
 #include "server/memory/memory_return.h"
 #include "server/metrics/metrics.h"
+#include "server/metrics/process_status.h"
 
 namespace athanor {
 namespace {
 
 using Json = nlohmann::json;
 using Versions = std::vector<std::shared_ptr<ModelVersion>>;
+
+#ifdef __clang__
+constexpr char kCompiler[] = "clang " __clang_version__;
+#else
+constexpr char kCompiler[] = "gcc " __VERSION__;
+#endif
 
 double Seconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -226,6 +234,36 @@ int64_t Queued(ServerCore& core) {
   return queued;
 }
 
+// Returns the waiting requests of each model that has series of its own, and under "" of all
+// others.
+std::map<std::string, int64_t> QueuedByModel(ServerCore& core) {
+  std::map<std::string, int64_t> queued = {{"", 0}};
+  for (const auto& version : core.registry().versions().List("")) {
+    if (core.metrics().IsOwn(version->metrics())) queued.emplace(version->name(), 0);
+  }
+  for (const RequestQueue::Waiting& waiting : core.requests().waiting()) {
+    const auto found = queued.find(waiting.model);
+    (found == queued.end() ? queued[""] : found->second) += waiting.requests;
+  }
+  return queued;
+}
+
+// Adds nothing where the kernel does not tell.
+void AddProcessSamples(std::vector<MetricSample>* samples) {
+  const absl::StatusOr<ProcessStatus> process = ReadProcessStatus("/proc");
+  if (!process.ok()) return;
+  const auto add = [samples](Metric metric, auto value) {
+    samples->push_back({metric, {}, static_cast<double>(value)});
+  };
+  add(Metric::kProcessCpu, process->cpu_seconds);
+  add(Metric::kProcessResident, process->resident_bytes);
+  add(Metric::kProcessVirtual, process->virtual_bytes);
+  add(Metric::kProcessThreads, process->threads);
+  add(Metric::kProcessOpenFds, process->open_fds);
+  add(Metric::kProcessMaxFds, process->max_fds);
+  add(Metric::kProcessStart, process->start_time);
+}
+
 int64_t Unfinished(ServerCore& core) {
   int64_t unfinished = 0;
   for (const auto& job : core.workers().jobs().List("")) unfinished += job->finished() ? 0 : 1;
@@ -342,7 +380,6 @@ void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples) {
     add(Metric::kMemory, core.ledger().used(kind), {std::string(HeldKindName(kind))});
   }
   add(Metric::kMemoryLimit, core.ledger().limit());
-  add(Metric::kResident, ResidentBytes());
   constexpr double kHertz = 1e6;  // of a MHz
   for (const v1::Device& device : core.backends().Devices()) {
     const bool gpu = device.memory_limit() > 0;  // the host's memory is above
@@ -360,10 +397,12 @@ void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples) {
   }
   add(Metric::kCalls, core.active_calls());
   add(Metric::kQueued, Queued(core));
+  for (const auto& [model, queued] : QueuedByModel(core))
+    add(Metric::kModelQueued, queued, {model});
   add(Metric::kUploadsRunning, core.uploads());
   add(Metric::kJobsUnfinished, Unfinished(core));
-  add(Metric::kStartTime, Seconds(core.started()));
-  add(Metric::kInfo, 1, {kVersion});
+  add(Metric::kBuildInfo, 1, {kVersion, kCompiler});
+  AddProcessSamples(samples);
 }
 
 }  // namespace athanor

@@ -281,7 +281,12 @@ TEST_F(ServerStatusTest, MetricsOfTheCore) {
             static_cast<double>(core_->ledger().used(HeldKind::kParameters)));
   EXPECT_EQ(families.at("athanor_memory_bytes").samples.begin()->second.size(),
             static_cast<size_t>(kHeldKinds));
-  EXPECT_EQ(families.at("athanor_info").samples.begin()->second.size(), 1u);
+  EXPECT_EQ(families.at("athanor_build_info").samples.begin()->second.size(), 1u);
+  EXPECT_EQ(families.at("athanor_model_queued_requests").Value({{"model", "a\"b\\c"}}), 0);
+  EXPECT_EQ(families.at("athanor_model_queued_requests").Value({{"model", ""}}), 0);
+  EXPECT_GT(families.at("process_cpu_seconds_total").Value({}), 0);
+  EXPECT_GT(families.at("process_open_fds").Value({}), 2);
+  EXPECT_LE(families.at("process_open_fds").Value({}), families.at("process_max_fds").Value({}));
   // After a deletion: the job is stopped, and the version's labels disappear when its last
   // reference is dropped.
   core_->workers().CancelFor(*version);
