@@ -17,6 +17,8 @@ REFERENCE = ROOT / "docs/reference/metrics.md"
 # Endings of the names by which a histogram is read.
 PARTS = ("_bucket", "_sum", "_count")
 OF_VERSION = {"model", "version"}
+# Prometheus adds these to every series that it reads.
+SCRAPED = {"instance", "job"}
 
 
 @functools.cache
@@ -25,7 +27,7 @@ def metrics() -> dict[str, tuple[str, frozenset[str]]]:
     found: dict[str, tuple[str, frozenset[str]]] = {}
     for section in re.split(r"^## ", REFERENCE.read_text(), flags=re.MULTILINE):
         common = OF_VERSION if section.startswith("Of a model version") else set()
-        rows = re.findall(r"^- `(athanor_\w+)` \((counter|gauge|histogram)(.*?)\):", section,
+        rows = re.findall(r"^- `((?:athanor|process)_\w+)` \((counter|gauge|histogram)(.*?)\):", section,
                           re.MULTILINE | re.DOTALL)
         for name, kind, about in rows:
             labels = re.search(r"labels? (.*)$", about, re.DOTALL)
@@ -58,7 +60,7 @@ def expressions(path: pathlib.Path) -> list[str]:
 
 def wrong(expression: str) -> str:
     """What is wrong with the metrics of an expression; empty: nothing."""
-    for found in re.finditer(r"\bathanor_\w+", expression):
+    for found in re.finditer(r"\b(?:athanor|process)_\w+", expression):
         name, metric = found[0], base(found[0])
         if metric not in metrics():
             return f"{name} is not in {REFERENCE.name}"
@@ -74,7 +76,8 @@ def wrong(expression: str) -> str:
         used = re.findall(r"(\w+)=~?\"", selector[1]) if selector else []
         by = re.search(r"by \(([\w, ]+)\) \((rate|increase)?\(?$", called)
         used += re.findall(r"\w+", by[1]) if by else []
-        if unknown := set(used) - labels - ({"le"} if kind == "histogram" else set()):
+        known = labels | SCRAPED | ({"le"} if kind == "histogram" else set())
+        if unknown := set(used) - known:
             return f"{name} has no label {sorted(unknown)}"
     return ""
 
@@ -86,7 +89,7 @@ def test_there_are_dashboards() -> None:
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_metrics_are_those_of_the_reference(path: pathlib.Path) -> None:
     shown = expressions(path)
-    assert shown and all("athanor_" in expression for expression in shown)
+    assert shown and all(re.search("athanor_|process_", expression) for expression in shown)
     for expression in shown:
         assert not wrong(expression), f"{expression}: {wrong(expression)}"
 
