@@ -12,6 +12,7 @@
 #include "deploy/bazel/libs/possession.h"
 #include "deploy/bazel/libs/sha256.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "grpcpp/support/client_interceptor.h"
 
 namespace athanor::client {
 namespace {
@@ -68,6 +69,37 @@ v1::UploadHeader MakeHeader(const UploadRequest& request, const Division& divisi
   header.set_dry_run(request.dry_run);
   return header;
 }
+
+// Adds the token to the metadata of each call. gRPC's own credentials of calls refuse channels
+// without TLS.
+class TokenInterceptor final : public grpc::experimental::Interceptor {
+ public:
+  explicit TokenInterceptor(const std::string& value) : value_(value) {}
+
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(
+            grpc::experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace("authorization", value_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string& value_;
+};
+
+class TokenInterceptors final : public grpc::experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit TokenInterceptors(const std::string& token) : value_(absl::StrCat("Bearer ", token)) {}
+
+  grpc::experimental::Interceptor* CreateClientInterceptor(
+      grpc::experimental::ClientRpcInfo*) override {
+    return new TokenInterceptor(value_);
+  }
+
+ private:
+  const std::string value_;
+};
 
 // Sends the files in chunks, like WriteTensors.
 bool WriteFiles(const std::vector<UploadBytes>& files, const Client::Progress& sent,
@@ -261,9 +293,14 @@ Client::Client(const std::string& address, const ClientOptions& options) {
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = options.root_certificates;
-  const std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
-      address, options.tls ? grpc::SslCredentials(ssl) : grpc::InsecureChannelCredentials(),
-      arguments);
+  std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
+  if (!options.token.empty()) {
+    interceptors.push_back(std::make_unique<TokenInterceptors>(options.token));
+  }
+  const std::shared_ptr<grpc::Channel> channel =
+      grpc::experimental::CreateCustomChannelWithInterceptors(
+          address, options.tls ? grpc::SslCredentials(ssl) : grpc::InsecureChannelCredentials(),
+          arguments, std::move(interceptors));
   services_ = std::make_unique<Services>();
   services_->models = v1::ModelService::NewStub(channel);
   services_->compile = v1::CompileService::NewStub(channel);

@@ -69,6 +69,7 @@ struct CallOptions {
 struct ClientOptions {
   bool tls = false;
   std::string root_certificates;  // PEM; used with `tls`; empty: the system's certificates
+  std::string token;  // says who calls, on each call; empty: none. It is sent without TLS, too
   // Clients of one address share a connection unless this asks for a separate one.
   bool own_connection = false;
 };

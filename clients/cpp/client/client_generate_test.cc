@@ -39,9 +39,13 @@ class Service final : public v1::GenerateService::Service {
     writer->Write(message);
     return grpc::Status::OK;
   }
-  grpc::Status Tokenize(grpc::ServerContext*, const v1::TokenizeRequest* request,
+  grpc::Status Tokenize(grpc::ServerContext* context, const v1::TokenizeRequest* request,
                         v1::TokenizeResponse* response) override {
     if (++tokenized <= unavailable) return {grpc::StatusCode::UNAVAILABLE, "draining"};
+    const auto sent = context->client_metadata().equal_range("authorization");
+    for (auto it = sent.first; it != sent.second; ++it) {
+      authorization += std::string(it->second.data(), it->second.size()) + ";";
+    }
     for (char c : request->text()) response->add_ids(c);
     return grpc::Status::OK;
   }
@@ -63,6 +67,7 @@ class Service final : public v1::GenerateService::Service {
   }
 
   std::atomic<int> calls = 0, left = 0, tokenized = 0, unavailable = 0;
+  std::string authorization;  // what Tokenize was called with, one call at a time
 };
 
 class ClientGenerateTest : public testing::Test {
@@ -73,7 +78,8 @@ class ClientGenerateTest : public testing::Test {
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
-    client_ = std::make_unique<Client>("127.0.0.1:" + std::to_string(port));
+    address_ = "127.0.0.1:" + std::to_string(port);
+    client_ = std::make_unique<Client>(address_);
   }
   ~ClientGenerateTest() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
@@ -92,7 +98,7 @@ class ClientGenerateTest : public testing::Test {
   Service service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<Client> client_;
-  std::string text_;
+  std::string address_, text_;
 };
 
 TEST_F(ClientGenerateTest, PiecesComeAndTheEndIsReturned) {
@@ -151,6 +157,19 @@ TEST_F(ClientGenerateTest, OtherCallsAreTriedAgainWhileTheServerIsAway) {
   chat.mutable_chat()->add_messages()->set_content("Hi");
   EXPECT_EQ(client_->RenderChat(chat)->text(), "<Hi>");
   EXPECT_EQ(client_->GetEngine("m", "2")->version(), "2");
+}
+
+TEST_F(ClientGenerateTest, ATokenGoesWithEachCallOfItsClientOnly) {
+  v1::TokenizeRequest text;
+  ASSERT_TRUE(client_->Tokenize(text).ok());
+  EXPECT_EQ(service_.authorization, "");
+  ClientOptions options;
+  options.token = "secret-12";
+  Client with(address_, options);
+  ASSERT_TRUE(with.Tokenize(text).ok());
+  EXPECT_EQ(service_.authorization, "Bearer secret-12;");
+  ASSERT_TRUE(with.Tokenize(text).ok());
+  EXPECT_EQ(service_.authorization, "Bearer secret-12;Bearer secret-12;");
 }
 
 }  // namespace
