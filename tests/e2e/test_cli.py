@@ -121,7 +121,15 @@ def test_files_that_are_refused(cli: Cli, tmp_path: pathlib.Path) -> None:
 def test_models_status_watch_compile(cli: Cli) -> None:
     model = next(m for m in cli.objects("models", "cli") if m["version"] == "1")
     assert model["state"] == "READY" and model["dims"] == {"b": [0, 16]}
-    assert "cli/1 (serving): READY" in cli("models")
+    heading, *rows = cli("models").splitlines()
+    assert heading.split() == ["MODEL", "SERVES", "STATE", "DEVICE", "PLAN", "TAKES", "->", "GIVES"]
+    row = next(row for row in rows if row.startswith("cli/1 "))
+    assert row[heading.index("STATE"):].startswith("READY ")
+    assert "x f32[b, 3]" in row[heading.index("TAKES"):]
+    assert "cli/1 (serving): READY" in cli("models", "cli")
+    assert "cli" in cli("models", "--names").splitlines()
+    assert any(line.split()[:3] == ["1", "yes", "READY"]
+               for line in cli("versions", "cli").splitlines())
     status = cli.objects("status")[0]
     assert status["ready"] and status["server"] == "athanor"
     (device,) = status["devices"]
@@ -143,33 +151,123 @@ def test_upload_again_and_delete(cli: Cli, bundle: pathlib.Path) -> None:
     assert "gone" in cli("infer", "gone", status=1)
 
 
+def test_which_plan_and_version_serve(cli: Cli, bundle: pathlib.Path) -> None:
+    for _ in range(2):
+        cli("upload", bundle, "--name", "turns", "--budget", "0")
+    newest = next(m for m in cli.objects("models", "turns") if m["serving"])
+    assert newest["version"] == "2" and not newest["pinned"]
+    assert "(pinned)" in cli("pin", "turns")
+    assert "(pinned)" not in cli("unpin", "turns")
+    assert cli.objects("pin", "turns/2", newest["plan_id"])[0]["pinned"]
+    assert "p-none" in cli("pin", "turns", "p-none", status=1)
+    assert cli.objects("rollback", "turns")[0]["version"] == "1"
+    assert cli.objects("rollback", "turns/2")[0]["serving"]
+    assert "it had ended already" in cli("cancel", "turns")
+    queued = cli.objects("compile", "turns", "--no_wait", "--budget", "60s")[0]
+    assert cli.objects("cancel", queued["id"])[0]["phase"] == "CANCELLED"
+
+
+class Terminal:
+    """Runs the tool on a terminal of its own."""
+
+    def __init__(self, cli: Cli, *arguments: str, answer: bytes = b"",
+                 environment: dict[str, str] | None = None) -> None:
+        terminal, inner = pty.openpty()
+        command = [built(CLI), "--address", cli.address, *arguments]
+        variables = {**os.environ, "TERM": "xterm", "NO_COLOR": "", **(environment or {})}
+        self.shown = b""
+        with subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner,
+                              env=variables) as process:
+            os.close(inner)
+            os.write(terminal, answer)
+            while True:
+                try:
+                    piece = os.read(terminal, 4096)
+                except OSError:  # the other end is closed
+                    break
+                if not piece:
+                    break
+                self.shown += piece
+        os.close(terminal)
+        self.status = process.returncode
+
+
 def test_bar_on_a_terminal(cli: Cli, bundle: pathlib.Path) -> None:
     """A terminal gets a bar that is redrawn, a pipe gets lines."""
-    terminal, inner = pty.openpty()
-    command = [built(CLI), "--address", cli.address, "compile", "cli"]
-    with subprocess.Popen(command, stdout=inner, stderr=inner) as process:
-        os.close(inner)
-        shown = b""
-        while True:
-            try:
-                piece = os.read(terminal, 4096)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            shown += piece
-    os.close(terminal)
-    assert process.returncode == 0
-    assert b"\r\x1b[K[" in shown and b"100 %" in shown
+    terminal = Terminal(cli, "compile", "cli", environment={"NO_COLOR": "1"})
+    assert terminal.status == 0
+    assert b"\r\x1b[K[" in terminal.shown and b"100 %" in terminal.shown
+    assert b"\x1b[3" not in terminal.shown
     assert b"\x1b" not in cli("compile", "cli").encode()
+    assert re.search(r"told/1 serves after \d+\.\d s", cli("upload", bundle, "--name", "told"))
 
 
-@pytest.mark.parametrize("command", ["models", "infer", "compile", "watch", "explain", "delete"])
+def test_colours_are_for_terminals_that_want_them(cli: Cli) -> None:
+    green = b"\x1b[32mREADY\x1b[0m"
+    assert green in Terminal(cli, "models").shown
+    for unwanted in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert b"\x1b" not in Terminal(cli, "models", environment=unwanted).shown
+    assert green in Terminal(cli, "models", environment={"NO_COLOR": ""}).shown
+    assert "\x1b" not in cli("models")
+
+
+def test_several_versions_are_deleted_only_when_asked(cli: Cli, bundle: pathlib.Path) -> None:
+    def upload() -> None:
+        for _ in range(2):
+            cli("upload", bundle, "--name", "many", "--budget", "0", "--no_wait")
+
+    upload()
+    for answer in (b"n\n", b"\n", b"\x04"):
+        kept = Terminal(cli, "delete", "many", answer=answer)
+        assert kept.status == 1 and b"delete 2 versions of many (2, 1)? [y/N]" in kept.shown
+        assert b"nothing was deleted" in kept.shown
+    assert Terminal(cli, "delete", "many/2").status == 0
+    assert b"?" not in Terminal(cli, "delete", "many").shown  # the last one
+    upload()
+    assert b"deleted many/1" in Terminal(cli, "delete", "many", answer=b"Yes\n").shown
+    upload()
+    assert b"?" not in Terminal(cli, "delete", "many", "--yes").shown
+    upload()
+    assert "deleted many/2" in cli("delete", "many")  # nobody to ask
+
+
+def test_the_tool_about_itself(cli: Cli, tmp_path: pathlib.Path) -> None:
+    assert re.fullmatch(r"athanor \d+\.\d+\.\d+\n", cli("version"))
+    assert cli("help", "cache", "gc") == cli("cache", "gc", "--help")
+    assert 'did you mean "cache gc"' in cli("help", "cache", "gx", status=2)
+    cli("man", "--out", tmp_path)
+    pages = {path.name for path in tmp_path.iterdir()}
+    assert {"athanor.1", "athanor-infer.1", "athanor-cache-gc.1"} <= pages
+    assert cli("man", "infer") == (tmp_path / "athanor-infer.1").read_text()
+    script = tmp_path / "athanor.bash"
+    script.write_text(cli("completion", "bash") + f"""
+athanor() {{ {built(CLI)} "$@"; }}
+compopt() {{ :; }}
+COMP_WORDS=(athanor --address {cli.address} infer cl) COMP_CWORD=4
+_athanor
+echo "${{COMPREPLY[@]}}"
+""")
+    found = subprocess.run(["bash", script], capture_output=True, text=True, check=True)
+    assert "cli" in found.stdout.split()
+
+
+def test_a_token_comes_from_a_file_or_the_environment(cli: Cli, tmp_path: pathlib.Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("short\n")
+    refused = cli("--token_file", token, "status", status=2)
+    assert f"--token_file {token}: a token is 8 to 256" in refused and "short" not in refused
+    assert cli("--token_file", token, "version")  # asks no server
+    token.write_text("secret-of-mine\n")
+    assert "ready" in cli("--token_file", token, "status")  # this server asks for none
+
+
+@pytest.mark.parametrize("command", ["models", "versions", "infer", "compile", "watch", "cancel",
+                                     "explain", "pin", "unpin", "rollback", "delete"])
 def test_an_unknown_model_is_refused_by_name(cli: Cli, command: str) -> None:
-    for name in ("nobody", "cli/99"):
+    for name in ("nobody",) if command == "versions" else ("nobody", "cli/99"):
         result = cli.run(command, name)
         assert result.returncode == 1 and result.stdout == "", (command, name, result)
-        assert name.split("/")[0] in result.stderr and "NOT_FOUND" in result.stderr
+        assert name.split("/")[0] in result.stderr and "NOT_FOUND" not in result.stderr
         error = json.loads(cli("--json", command, name, status=1))["error"]
         assert error["code"] == "NOT_FOUND"
 
@@ -177,7 +275,7 @@ def test_an_unknown_model_is_refused_by_name(cli: Cli, command: str) -> None:
 def test_a_server_that_does_not_answer_is_a_timeout(own_server: Server) -> None:
     tool = Cli(own_server.address)
     own_server.pause()
-    assert "DEADLINE" in tool("--timeout", "0.3", "status", status=4)
+    assert "within --timeout 0.3 seconds" in tool("--timeout", "0.3", "status", status=4)
     own_server.resume()
     assert tool("--timeout", "60", "status")
 
@@ -225,18 +323,23 @@ def test_fsck(own_server: Server, bundle: pathlib.Path) -> None:
 
 
 def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
-    assert "subcommand is required" in cli("nonsense", status=2)
-    assert "required" in cli("infer", status=2)
+    assert 'there is no command "modles"; did you mean "models"?' in cli("modles", status=2)
+    assert "no option --inptu; did you mean --input?" in cli("infer", "m", "--inptu", "x=1",
+                                                             status=2)
+    assert "MODEL is missing" in cli("infer", status=2)
     assert "no input" in cli("infer", "cli", "--input", "z=1", status=2)
     assert "cannot read" in cli("upload", tmp_path / "none.athanor", status=2)
     (tmp_path / "bad.athanor").write_bytes(b"ATHANOR1")
     assert "ends inside" in cli("upload", tmp_path / "bad.athanor", status=2)
     (tmp_path / "m.onnx").write_bytes(b"bytes")
-    assert "INVALID_ARGUMENT" in cli("upload", tmp_path / "m.onnx", status=1)
-    assert "NOT_FOUND" in cli("infer", "nobody", status=1)
+    assert "m.onnx" in cli("upload", tmp_path / "m.onnx", "--format", "onx", status=2)
+    refused = cli("upload", tmp_path / "m.onnx", status=1)
+    assert "INVALID_ARGUMENT" not in refused and "header." not in refused
+    assert 'model "nobody"' in cli("infer", "nobody", status=1)
+    assert "--budget: " in cli("compile", "cli", "--budget", "soon", status=1)
     assert "neither a model nor a compile job" in cli("watch", "nobody", status=1)
     error = json.loads(cli("--json", "infer", "nobody", status=1))
     assert error["error"]["code"] == "NOT_FOUND"
-    assert "UNAVAILABLE" in Cli("127.0.0.1:1")("status", status=3)
-    assert "a number of seconds, 0 or more" in cli("--timeout", "-1", "models", status=2)
+    assert "no server answers at 127.0.0.1:1" in Cli("127.0.0.1:1")("status", status=3)
+    assert "0 or more" in cli("--timeout", "-1", "models", status=2)
     assert "Exit status" in cli("--help")

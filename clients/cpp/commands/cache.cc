@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/commands/commands.h"
 #include "clients/cpp/text/cache_text.h"
@@ -22,10 +21,8 @@ struct Options {
   int64_t limit = 0;
 };
 
-absl::Status Usage(std::string message) {
-  absl::Status status = absl::InvalidArgumentError(message);
-  status.SetPayload("usage", absl::Cord());
-  return status;
+absl::Status Wrong(const std::string& message) {
+  return Usage(absl::InvalidArgumentError(message));
 }
 
 void Show(Context* context, const std::vector<std::string>& lines, const nlohmann::json& object) {
@@ -108,7 +105,7 @@ absl::Status Export(Context* context, const Options& options) {
   request.set_binaries(options.binaries);
   const std::string partial = options.file + ".partial";
   std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  if (!file) return Usage(absl::StrCat(options.file, ": cannot be written"));
+  if (!file) return Wrong(absl::StrCat(options.file, ": cannot be written"));
   Exported all;
   absl::Status status = context->client().cache().Export(
       request,
@@ -130,7 +127,7 @@ absl::Status Export(Context* context, const Options& options) {
   }
   std::error_code failed;
   if (status.ok()) std::filesystem::rename(partial, options.file, failed);
-  if (failed) status = Usage(absl::StrCat(options.file, ": ", failed.message()));
+  if (failed) status = Wrong(absl::StrCat(options.file, ": ", failed.message()));
   if (!status.ok()) {
     std::filesystem::remove(partial, failed);
     return status;
@@ -141,7 +138,7 @@ absl::Status Export(Context* context, const Options& options) {
 
 absl::Status Import(Context* context, const Options& options) {
   std::ifstream file(options.file, std::ios::binary);
-  if (!file) return Usage(absl::StrCat(options.file, ": cannot be read"));
+  if (!file) return Wrong(absl::StrCat(options.file, ": cannot be read"));
   google::protobuf::io::IstreamInputStream stream(&file);
   int64_t chunks = 0;
   auto next = [&]() -> absl::StatusOr<std::optional<v1::CacheBundleChunk>> {
@@ -152,7 +149,7 @@ absl::Status Import(Context* context, const Options& options) {
       return chunk;
     }
     if (ended) return std::nullopt;
-    return Usage(absl::StrCat(options.file, ": is not a bundle: the data after chunk ", chunks,
+    return Wrong(absl::StrCat(options.file, ": is not a bundle: the data after chunk ", chunks,
                               " cannot be read"));
   };
   ASSIGN_OR_RETURN(auto kept, context->client().cache().Import(next, context->call()));
@@ -176,6 +173,7 @@ void AddCache(CommandSyntax root, Context* context) {
       [](Context* c, const Options&) { return Stat(c); });
   add("explain", "Shows the lookups for a model's plans, and why each one hit or missed", Explain)
       .Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Offer(Offers::kModels)
       .Required();
   add("verify", "Checks every row; exit status 1 if one is bad", Verify)
       .Flag("--quarantine", &options->quarantine,
@@ -191,7 +189,7 @@ void AddCache(CommandSyntax root, Context* context) {
   gc.Flag("--dry_run", &options->dry_run, "remove nothing; only report what would be removed");
   CommandSyntax give =
       add("export", "Writes the cache's recipes, plans or kernels to a bundle file", Export);
-  give.Option("FILE", &options->file, "bundle file to write").Required();
+  give.Option("FILE", &options->file, "bundle file to write").Required().Offer(Offers::kFiles);
   OptionSyntax binaries = give.Flag("--binaries", &options->binaries,
                                     "also export plans and compiled kernels, signed by the server "
                                     "(--cache_signing_key)");
@@ -203,6 +201,7 @@ void AddCache(CommandSyntax root, Context* context) {
       "none",
       Import)
       .Option("FILE", &options->file, "bundle file to read, written by export")
+      .Offer(Offers::kFiles)
       .Required();
 }
 

@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "clients/cpp/inputs/text_input.h"
+#include "clients/cpp/inputs/token.h"
 #include "clients/cpp/terminal/progress.h"
+#include "clients/cpp/text/error_text.h"
+#include "clients/cpp/text/style.h"
 
 namespace athanor::client {
 namespace {
@@ -29,20 +32,13 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-// Returns why `text` is no number of seconds; empty if it is one. CLI11's own check prints its
-// upper bound with 309 digits.
-std::string WrongSeconds(const std::string& text) {
-  double seconds = -1;
-  if (absl::SimpleAtod(text, &seconds) && seconds >= 0) return "";
-  return absl::StrCat("\"", text, "\" must be a number of seconds, 0 or more");
-}
-
 }  // namespace
 
 Client& Context::client() {
   if (client_ == nullptr) {
     ClientOptions options;
     options.tls = !tls_ca.empty();
+    options.token = token;
     if (options.tls) options.root_certificates = ReadFile(tls_ca).value_or("");
     client_ = std::make_unique<Client>(address, options);
   }
@@ -99,45 +95,81 @@ absl::StatusOr<v1::DimBuckets> ParseBuckets(const std::string& text) {
   return buckets;
 }
 
-int RunCli(int argc, char** argv) {
-  ToolSyntax tool("athanor", "Uploads, calls and watches models on an Athanor server.", kFooter);
-  CommandSyntax root = tool.root();
-  Context context;
-  root.Option("--address", &context.address, "address of the server, as HOST:PORT")
+namespace {
+
+void AddOptions(CommandSyntax root, Context* context) {
+  root.Option("--address", &context->address, "address of the server, as HOST:PORT")
       .FromEnvironment("ATHANOR_ADDRESS")
       .ShowDefault();
-  root.Option("--tls_ca", &context.tls_ca,
+  root.Option("--tls_ca", &context->tls_ca,
               "file with the root certificates to trust (PEM); connects with TLS; default: no TLS")
       .ExistingFile();
-  root.Option("--timeout", &context.timeout_s,
+  root.Option("--token_file", &context->token_file, kTokenFileHelp).ExistingFile();
+  root.Option("--timeout", &context->timeout_s,
               "seconds after which a call gives up; 0, the default: never")
-      .Check(WrongSeconds);
-  root.Flag("--json", &context.json, "print one JSON object per line instead of text");
-  root.RequireCommand();
-  tool.RootOptionsAnywhere();
-  AddUpload(root, &context);
-  AddModels(root, &context);
-  AddInfer(root, &context);
-  AddGenerate(root, &context);
-  AddCompile(root, &context);
-  AddWatch(root, &context);
-  AddExplain(root, &context);
-  AddCache(root, &context);
-  AddStatus(root, &context);
-  AddDelete(root, &context);
-  AddFsck(root, &context);
-  if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
-  absl::Status status = context.run();
-  if (status.ok()) status = WrittenToStdout();
-  if (status.ok()) return kOk;
-  const std::string code = absl::StatusCodeToString(status.code());
-  if (context.json && std::ferror(stdout) == 0) {
-    context.out().Object({{"error", {{"code", code}, {"message", std::string(status.message())}}}});
-  } else {
-    std::fprintf(stderr, "athanor: %s: %s\n", code.c_str(), std::string(status.message()).c_str());
+      .NotNegative();
+  root.Flag("--json", &context->json, "print one JSON object per line instead of text");
+}
+
+void AddCommands(CommandSyntax root, Context* context) {
+  AddUpload(root, context);
+  AddModels(root, context);
+  AddVersions(root, context);
+  AddInfer(root, context);
+  AddGenerate(root, context);
+  AddCompile(root, context);
+  AddWatch(root, context);
+  AddCancel(root, context);
+  AddExplain(root, context);
+  AddPin(root, context);
+  AddUnpin(root, context);
+  AddRollback(root, context);
+  AddDelete(root, context);
+  AddCache(root, context);
+  AddStatus(root, context);
+  AddFsck(root, context);
+}
+
+absl::Status Run(Context* context) {
+  if (context->calls_server) {
+    absl::StatusOr<std::string> token = ReadToken(context->token_file);
+    if (!token.ok()) return Usage(token.status());
+    context->token = *std::move(token);
   }
-  // The payload "usage" marks errors found before any call was made.
-  return status.GetPayload("usage").has_value() ? kUsage : ExitCodeOf(status);
+  absl::Status status = context->run();
+  return status.ok() ? WrittenToStdout() : status;
+}
+
+// Says to a person, or with --json to a program, why the command failed.
+void ShowError(const absl::Status& status, const CallScene& scene, Context* context) {
+  const std::string text = ErrorText(status, scene);
+  if (context->json && std::ferror(stdout) == 0) {
+    context->out().Object(
+        {{"error", {{"code", absl::StatusCodeToString(status.code())}, {"message", text}}}});
+    return;
+  }
+  std::fprintf(stderr, "%s %s\n", Style::Of(stderr).Paint("athanor:", Tone::kBad).c_str(),
+               text.c_str());
+}
+
+}  // namespace
+
+int RunCli(int argc, char** argv) {
+  ToolSyntax tool("athanor", "Uploads, calls and watches models on an Athanor server.", kFooter);
+  Context context;
+  AddOptions(tool.root(), &context);
+  AddCommands(tool.root(), &context);
+  AddToolCommands(&tool, [&](std::function<absl::Status()> run) {
+    context.run = std::move(run);
+    context.calls_server = false;
+  });
+  tool.root().RequireCommand();
+  tool.RootOptionsAnywhere();
+  if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
+  const absl::Status status = Run(&context);
+  if (status.ok()) return kOk;
+  ShowError(status, {context.address, context.timeout_s, tool.GivenOptions()}, &context);
+  return status.GetPayload(kUsagePayload).has_value() ? kUsage : ExitCodeOf(status);
 }
 
 }  // namespace athanor::client

@@ -15,6 +15,7 @@
 #include "clients/cpp/client/client.h"
 #include "clients/cpp/inputs/text_input.h"
 #include "clients/cpp/syntax/command_syntax.h"
+#include "clients/cpp/syntax/tool_commands.h"
 #include "clients/cpp/text/print.h"
 
 namespace athanor::client {
@@ -32,10 +33,13 @@ enum ExitCode {
 struct Context {
   std::string address = "127.0.0.1:50051";
   std::string tls_ca;  // path of a PEM file; empty: no TLS
+  std::string token_file;
+  std::string token;  // says who calls; empty: none
   bool json = false;
   double timeout_s = 0;  // 0: no limit
   // Set by the subcommand that was given on the command line.
   std::function<absl::Status()> run;
+  bool calls_server = true;  // false: what runs needs no address and no token
 
   // Connects on first use; call only after parsing.
   Client& client();
@@ -62,12 +66,19 @@ void AddWatch(CommandSyntax root, Context* context);
 void AddExplain(CommandSyntax root, Context* context);
 void AddCache(CommandSyntax root, Context* context);
 void AddStatus(CommandSyntax root, Context* context);
+void AddVersions(CommandSyntax root, Context* context);
 void AddDelete(CommandSyntax root, Context* context);
+void AddPin(CommandSyntax root, Context* context);
+void AddUnpin(CommandSyntax root, Context* context);
+void AddRollback(CommandSyntax root, Context* context);
+void AddCancel(CommandSyntax root, Context* context);
 void AddFsck(CommandSyntax root, Context* context);
 
 // Measures and prints the worth of each rule family for `model`, whose latest search is `search`.
 absl::Status Ablate(Context* context, const v1::Model& model, const v1::SearchProgress& search,
                     const std::string& budget);
+// Returns a model's latest job, or the job with this id. Errors name what there is not.
+absl::StatusOr<v1::CompileJob> FindJob(Context* context, const std::string& text);
 // Shows a job until it ends. Returns its error if it failed or was cancelled.
 absl::Status FollowJob(Context* context, const std::string& id);
 // Parses "b=1-1,2-64" as ranges of the dim b.

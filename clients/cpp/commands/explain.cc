@@ -157,7 +157,9 @@ void AddExplain(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
   CommandSyntax command =
       root.Add("explain", "Shows the plan that serves a model and the time of each kernel");
-  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Required()
+      .Offer(Offers::kModels);
   OptionSyntax egraph = command.Option(
       "--egraph", &options->egraph,
       "print only the e-graph of one region of the latest search, given by its number "
@@ -168,6 +170,7 @@ void AddExplain(CommandSyntax root, Context* context) {
       .Option("--out", &options->out,
               "directory to write the plan to: genome, KIR and source of each kernel, a drawing "
               "(plan.svg), plan.json")
+      .Offer(Offers::kFolders)
       .Excludes(egraph);
   command
       .Flag("--rules", &options->rules,

@@ -48,9 +48,13 @@ void AddFsck(CommandSyntax root, Context* context) {
                "Checks a server's state directory while no server uses it: rows, weights, pinned "
                "plans; exit status 1 if something is damaged");
   command.Option("--state_dir", state_dir.get(), "state directory of the server")
+      .Offer(Offers::kFolders)
       .FromEnvironment("ATHANOR_STATE_DIR")
       .Required();
-  command.Then([=] { context->run = [=] { return Check(context, *state_dir); }; });
+  command.Then([=] {
+    context->calls_server = false;
+    context->run = [=] { return Check(context, *state_dir); };
+  });
 }
 
 }  // namespace athanor::client

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -34,11 +33,6 @@ struct Options {
   std::optional<int> logprobs;
   std::vector<std::string> stop;
 };
-
-absl::Status Usage(absl::Status status) {
-  status.SetPayload("usage", absl::Cord());
-  return status;
-}
 
 // Parses "1,7,42"; an error names the option.
 absl::Status ParseTokens(absl::string_view option, absl::string_view text,
@@ -256,7 +250,9 @@ void AddGenerate(CommandSyntax root, Context* context) {
       "generate",
       "Shows what a language model answers, as it comes; options of sampling that are not given "
       "are the model's own");
-  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Required()
+      .Offer(Offers::kModels);
   OptionSyntax prompt =
       command.Option("PROMPT", &options->prompt, "text to go on with; -: read from standard input");
   OptionSyntax tokens =

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -22,11 +21,6 @@ struct Options {
   std::string model, wait, taps;
   std::vector<std::string> inputs, outputs;
 };
-
-absl::Status Usage(absl::Status status) {
-  status.SetPayload("usage", absl::Cord());
-  return status;
-}
 
 // Fills in the names of the wanted outputs and, by name, the files to write outputs and taps to.
 absl::Status ParseOutputs(const Options& options, InferRequest* request,
@@ -89,15 +83,19 @@ absl::Status Infer(Context* context, const Options& options) {
 void AddInfer(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
   CommandSyntax command = root.Add("infer", "Calls a model once and prints its outputs");
-  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Required()
+      .Offer(Offers::kModels);
   command.Option("--input", &options->inputs,
                  "an input's values: x=1,2,3 or x[2,2]=1,2,3,4 or x=@file.npy; once per input");
   command.Option("--output", &options->outputs,
                  "an output or tap to print (y) or to write to a file (y=@file.npy); repeatable; "
                  "default: print all");
-  command.Option("--wait", &options->wait,
-                 "how to wait while no plan serves: baseline (wait for the first plan, the "
-                 "default) or none (fail at once)");
+  command
+      .Option("--wait", &options->wait,
+              "how to wait while no plan serves: baseline (wait for the first plan, the "
+              "default) or none (fail at once)")
+      .OneOf({"baseline", "none"});
   command.Option(
       "--taps", &options->taps,
       "also return the values of these nodes, separated by commas (\\, is a comma inside a "

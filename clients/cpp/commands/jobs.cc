@@ -1,4 +1,4 @@
-// athanor compile, athanor watch: compile jobs.
+// athanor compile, athanor watch, athanor cancel: compile jobs.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -42,34 +42,48 @@ absl::Status Compile(Context* context, const Options& options) {
   return FollowJob(context, job.id());
 }
 
-// Watches a model's latest job, or a job given by its id.
 absl::Status Watch(Context* context, const std::string& text) {
+  ASSIGN_OR_RETURN(v1::CompileJob job, FindJob(context, text));
+  return FollowJob(context, job.id());
+}
+
+absl::Status Cancel(Context* context, const std::string& text) {
+  ASSIGN_OR_RETURN(v1::CompileJob job, FindJob(context, text));
+  if (!IsFinished(job)) {
+    ASSIGN_OR_RETURN(job, context->client().CancelCompileJob(job.id(), context->call()));
+  } else if (!context->json) {
+    context->out().Line("it had ended already:");
+  }
+  context->out().Job(job);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<v1::CompileJob> FindJob(Context* context, const std::string& text) {
   const ModelName model = ParseModelName(text);
   absl::StatusOr<v1::Model> found =
       context->client().GetModel(model.name, model.version, context->call());
   if (absl::IsNotFound(found.status())) {
     absl::StatusOr<v1::CompileJob> job = context->client().GetCompileJob(text, context->call());
-    if (absl::IsNotFound(job.status())) {
-      return absl::NotFoundError(
-          absl::StrCat("there is neither a model nor a compile job \"", text, "\""));
-    }
-    if (!job.ok()) return job.status();
-    return FollowJob(context, job->id());
+    if (!absl::IsNotFound(job.status())) return job;
+    return absl::NotFoundError(
+        absl::StrCat("there is neither a model nor a compile job \"", text, "\""));
   }
   if (!found.ok()) return found.status();
   if (found->compile_job_id().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "model \"", text, "\" has no compile job; start one with: athanor compile ", text));
   }
-  return FollowJob(context, found->compile_job_id());
+  return context->client().GetCompileJob(found->compile_job_id(), context->call());
 }
-
-}  // namespace
 
 void AddCompile(CommandSyntax root, Context* context) {
   auto options = std::make_shared<Options>();
   CommandSyntax command = root.Add("compile", "Compiles a stored model again and follows the job");
-  command.Option("MODEL", &options->model, "NAME or NAME/VERSION").Required();
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Required()
+      .Offer(Offers::kModels);
   command.Option("--budget", &options->budget, kBudgetHelp);
   command
       .Option("--disable_rules", &options->disable_rules,
@@ -98,8 +112,21 @@ void AddWatch(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
   CommandSyntax command = root.Add("watch", "Follows a compile job until it ends");
   command.Option("MODEL", name.get(), "the model, as NAME or NAME/VERSION, or a job's id")
-      .Required();
+      .Required()
+      .Offer(Offers::kModels);
   command.Then([=] { context->run = [=] { return Watch(context, *name); }; });
+}
+
+void AddCancel(CommandSyntax root, Context* context) {
+  auto name = std::make_shared<std::string>();
+  CommandSyntax command =
+      root.Add("cancel", "Cancels a compile job; the plan that serves goes on serving");
+  command
+      .Option("MODEL", name.get(),
+              "the model, as NAME or NAME/VERSION, for its latest job; or a job's id")
+      .Required()
+      .Offer(Offers::kModels);
+  command.Then([=] { context->run = [=] { return Cancel(context, *name); }; });
 }
 
 }  // namespace athanor::client

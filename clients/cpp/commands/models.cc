@@ -1,28 +1,70 @@
-// athanor models, athanor delete, athanor status: shows and deletes models, shows the server's
-// status and its devices.
+// athanor models, athanor versions, athanor delete, athanor status: shows and deletes models, shows
+// the server's status and its devices.
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "clients/cpp/commands/commands.h"
+#include "clients/cpp/terminal/ask.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::client {
 namespace {
 
-absl::Status Models(Context* context, const std::string& name) {
+struct Options {
+  std::string model;
+  bool names = false, yes = false;
+};
+
+// Returns all versions, newest first; NOT_FOUND if a model is named that has none.
+absl::StatusOr<v1::ListModelsResponse> Versions(Context* context, const std::string& name) {
   ASSIGN_OR_RETURN(v1::ListModelsResponse reply,
                    context->client().ListModels(name, context->call()));
-  if (reply.models().empty() && !name.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("model \"", name, "\" does not exist; athanor models lists those that do"));
+  if (!reply.models().empty() || name.empty()) return reply;
+  return absl::NotFoundError(
+      absl::StrCat("model \"", name, "\" does not exist; athanor models lists those that do"));
+}
+
+absl::Status Models(Context* context, const Options& options) {
+  ASSIGN_OR_RETURN(v1::ListModelsResponse reply, Versions(context, options.model));
+  Printer& out = context->out();
+  if (options.names) {
+    std::set<std::string> names;
+    for (const v1::Model& model : reply.models()) names.insert(model.name());
+    for (const std::string& name : names) out.Line(name);
+  } else if (options.model.empty()) {
+    out.Models(reply.models());
+  } else {
+    for (const v1::Model& model : reply.models()) out.Model(model);
   }
-  for (const v1::Model& model : reply.models()) context->out().Model(model);
-  if (reply.models().empty() && !context->json) context->out().Line("no models");
   return absl::OkStatus();
 }
 
-absl::Status Delete(Context* context, const ModelName& model) {
+absl::Status ListVersions(Context* context, const std::string& name) {
+  ASSIGN_OR_RETURN(v1::ListModelsResponse reply, Versions(context, name));
+  context->out().Versions(reply.models());
+  return absl::OkStatus();
+}
+
+// Asks before several versions are deleted, where somebody can answer.
+absl::Status Confirm(Context* context, const std::string& name) {
+  if (!CanAsk()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(v1::ListModelsResponse reply, Versions(context, name));
+  if (reply.models_size() < 2) return absl::OkStatus();
+  const std::string list =
+      absl::StrJoin(reply.models(), ", ",
+                    [](std::string* out, const v1::Model& model) { *out += model.version(); });
+  if (Ask(absl::StrCat("delete ", reply.models_size(), " versions of ", name, " (", list, ")?"))) {
+    return absl::OkStatus();
+  }
+  return absl::CancelledError("nothing was deleted");
+}
+
+absl::Status Delete(Context* context, const Options& options) {
+  const ModelName model = ParseModelName(options.model);
+  if (model.version.empty() && !options.yes) RETURN_IF_ERROR(Confirm(context, model.name));
   ASSIGN_OR_RETURN(v1::DeleteModelResponse reply,
                    context->client().DeleteModel(model.name, model.version, context->call()));
   for (const std::string& version : reply.versions()) {
@@ -76,17 +118,33 @@ absl::Status Status(Context* context) {
 }  // namespace
 
 void AddModels(CommandSyntax root, Context* context) {
+  auto options = std::make_shared<Options>();
+  CommandSyntax command =
+      root.Add("models", "Lists all versions of all models, or describes those of one");
+  command.Option("MODEL", &options->model, "describe the versions of this model")
+      .Offer(Offers::kModels);
+  command.Flag("--names", &options->names, "print only the names of models, one per line");
+  command.Then([=] { context->run = [=] { return Models(context, *options); }; });
+}
+
+void AddVersions(CommandSyntax root, Context* context) {
   auto name = std::make_shared<std::string>();
-  CommandSyntax command = root.Add("models", "Lists all versions of all models, or of one");
-  command.Option("MODEL", name.get(), "list only the versions of this model");
-  command.Then([=] { context->run = [=] { return Models(context, *name); }; });
+  CommandSyntax command = root.Add(
+      "versions", "Lists the versions of a model: since when, which serves, by which plan");
+  command.Option("MODEL", name.get(), "the model's name").Required().Offer(Offers::kModels);
+  command.Then([=] { context->run = [=] { return ListVersions(context, *name); }; });
 }
 
 void AddDelete(CommandSyntax root, Context* context) {
-  auto name = std::make_shared<std::string>();
-  CommandSyntax command = root.Add("delete", "Deletes a model, or one version of it");
-  command.Option("MODEL", name.get(), "NAME or NAME/VERSION").Required();
-  command.Then([=] { context->run = [=] { return Delete(context, ParseModelName(*name)); }; });
+  auto options = std::make_shared<Options>();
+  CommandSyntax command = root.Add(
+      "delete",
+      "Deletes a model, or one version of it; on a terminal asks before it deletes several");
+  command.Option("MODEL", &options->model, "NAME or NAME/VERSION")
+      .Required()
+      .Offer(Offers::kModels);
+  command.Flag("--yes", &options->yes, "do not ask");
+  command.Then([=] { context->run = [=] { return Delete(context, *options); }; });
 }
 
 void AddStatus(CommandSyntax root, Context* context) {

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "clients/cpp/client/bundle.h"
@@ -37,11 +36,6 @@ struct Source {
   OnnxFile onnx;
   std::vector<CheckpointFile> checkpoint;
 };
-
-absl::Status Usage(absl::Status status) {
-  status.SetPayload("usage", absl::Cord());
-  return status;
-}
 
 absl::StatusOr<std::string> FormatOf(const Options& options) {
   if (!options.format.empty()) return options.format;
@@ -224,12 +218,14 @@ void AddUpload(CommandSyntax root, Context* context) {
               "the model: a bundle (.athanor, written by the SDK's Graph.save), ONNX (.onnx, next "
               "to its files of external data), or a language model (.gguf, or a folder with "
               "config.json and .safetensors files)")
-      .Required();
+      .Required()
+      .Offer(Offers::kFiles);
   command.Option("--name", &options->name,
                  "name of the model; default: the file's name without its suffix, or the folder's");
-  command.Option(
-      "--format", &options->format,
-      "format of the file, athanor, onnx, hf or gguf; default: by its suffix, hf for a folder");
+  command
+      .Option("--format", &options->format,
+              "format of the file; default: by its suffix, hf for a folder")
+      .OneOf({"athanor", "onnx", "hf", "gguf"});
   command.Option("--budget", &options->budget, kBudgetHelp);
   command
       .Option("--disable_rules", &options->disable_rules,

@@ -49,6 +49,18 @@ json TimeJson(bool known, const google::protobuf::Timestamp& time) {
                           absl::UTCTimeZone());
 }
 
+Cell StateCell(const v1::Model& model) {
+  Tone tone = Tone::kWait;
+  if (model.state() == v1::Model::READY) tone = Tone::kGood;
+  if (model.state() == v1::Model::FAILED) tone = Tone::kBad;
+  return {v1::Model::State_Name(model.state()), tone};
+}
+
+std::string PlanCell(const v1::Model& model) {
+  return absl::StrCat(model.plan_id(), model.pinned() ? " pinned" : "",
+                      model.deterministic() ? " deterministic" : "");
+}
+
 json ElementJson(const Tensor& tensor, int64_t i) {
   const std::string text = ElementText(tensor, i);
   if (tensor.dtype == "bool") return text == "true";
@@ -251,6 +263,63 @@ std::string JobText(const v1::CompileJob& job) {
   if (!job.message().empty()) absl::StrAppend(&text, ", ", job.message());
   if (!job.error().empty()) absl::StrAppend(&text, ": ", job.error());
   return text;
+}
+
+std::vector<Row> ModelRows(const google::protobuf::RepeatedPtrField<v1::Model>& models) {
+  std::vector<Row> rows = {
+      {{"MODEL"}, {"SERVES"}, {"STATE"}, {"DEVICE"}, {"PLAN"}, {"TAKES -> GIVES"}}};
+  for (const v1::Model& model : models) {
+    rows.push_back(
+        {{absl::StrCat(model.name(), "/", model.version())},
+         {model.serving() ? "yes" : ""},
+         StateCell(model),
+         {model.device()},
+         {PlanCell(model)},
+         {absl::StrCat(TensorsText(model.inputs()), " -> ", TensorsText(model.outputs()))}});
+  }
+  return rows;
+}
+
+std::vector<Row> VersionRows(const google::protobuf::RepeatedPtrField<v1::Model>& models) {
+  std::vector<Row> rows = {
+      {{"VERSION"}, {"SERVES"}, {"STATE"}, {"CREATED"}, {"PLAN"}, {"JOB"}, {"HOLDS"}}};
+  for (const v1::Model& model : models) {
+    const v1::MemoryUse& memory = model.memory();
+    const double held = static_cast<double>(memory.parameters() + memory.prepared());
+    rows.push_back(
+        {{model.version()},
+         {model.serving() ? "yes" : ""},
+         StateCell(model),
+         {model.has_created() ? absl::FormatTime("%Y-%m-%d %H:%M:%S",
+                                                 absl::FromUnixSeconds(model.created().seconds()),
+                                                 absl::LocalTimeZone())
+                              : ""},
+         {PlanCell(model)},
+         {model.compile_job_id()},
+         {absl::StrFormat("%.1f MiB", held / (1 << 20))}});
+  }
+  return rows;
+}
+
+void Printer::Table(const std::vector<Row>& rows) {
+  for (const std::string& line : TableLines(rows, TerminalColumns(out_), Style::Of(out_))) {
+    Line(line);
+  }
+}
+
+void Printer::Models(const google::protobuf::RepeatedPtrField<v1::Model>& models) {
+  if (json_) {
+    for (const v1::Model& model : models) Object(ModelJson(model));
+  } else if (models.empty()) {
+    Line("no models");
+  } else {
+    Table(ModelRows(models));
+  }
+}
+
+void Printer::Versions(const google::protobuf::RepeatedPtrField<v1::Model>& models) {
+  if (!json_) return Table(VersionRows(models));
+  for (const v1::Model& model : models) Object(ModelJson(model));
 }
 
 void Printer::Model(const v1::Model& model) {

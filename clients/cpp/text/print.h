@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "clients/cpp/client/client.h"
+#include "clients/cpp/text/style.h"
 #include "nlohmann/json.hpp"
 
 namespace athanor::client {
@@ -24,11 +25,16 @@ class Printer {
   void Line(absl::string_view text);
   void Object(const nlohmann::json& object);
 
+  // One row per version; as JSON one object per version.
+  void Models(const google::protobuf::RepeatedPtrField<v1::Model>& models);
+  void Versions(const google::protobuf::RepeatedPtrField<v1::Model>& models);
   void Model(const v1::Model& model);
   void Job(const v1::CompileJob& job);
   void Output(const std::string& name, const Tensor& tensor);
 
  private:
+  void Table(const std::vector<Row>& rows);
+
   std::FILE* out_;
   bool json_;
 };
@@ -41,6 +47,10 @@ nlohmann::json ModelJson(const v1::Model& model);
 nlohmann::json BatchingJson(const v1::Batching& batching);
 std::string BatchingText(const v1::Batching& batching);
 nlohmann::json PlanJson(const v1::PlanInfo& plan);
+// Return the rows of a table, the heading first: of models by their names and versions, and of the
+// versions of one model.
+std::vector<Row> ModelRows(const google::protobuf::RepeatedPtrField<v1::Model>& models);
+std::vector<Row> VersionRows(const google::protobuf::RepeatedPtrField<v1::Model>& models);
 // Returns one line per bucket: "b=1..1 s=1..128: plan p-12ab", or why the full-range plan serves
 // it.
 std::vector<std::string> BucketLines(const v1::Model& model);

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "clients/cpp/terminal/progress.h"
 #include "gtest/gtest.h"
 
@@ -107,7 +108,7 @@ time 87.5 % of the baseline's; best genome 75.0 %, roofline 50.0 %
  32.5 %   40.0 us   40.0 us      75 %  Max, 1 call
         map
 )";
-  EXPECT_EQ(Joined(ProgressLines(Searching(), 80, 24)), expected);
+  EXPECT_EQ(Joined(ProgressLines(Searching(), absl::ZeroDuration(), 80, 24)), expected);
 }
 
 TEST(SearchText, WhatCameFromTheCacheIsSaid) {
@@ -117,7 +118,7 @@ TEST(SearchText, WhatCameFromTheCacheIsSaid) {
   search->set_failures_from_cache(1);
   search->set_recipes_tried(2);
   search->mutable_failures(0)->set_from_cache(true);
-  EXPECT_NE(Joined(ProgressLines(job, 80, 24))
+  EXPECT_NE(Joined(ProgressLines(job, absl::ZeroDuration(), 80, 24))
                 .find("98 candidates (3 failed, 90 from the cache, 2 recipes tried)"),
             std::string::npos);
   EXPECT_NE(Joined(SearchReport(*search))
@@ -139,16 +140,18 @@ TEST(SearchText, SaysWhatLimitedTheSearch) {
 TEST(SearchText, NamesTheBucketThatIsSearchedFor) {
   v1::CompileJob job = Searching();
   job.set_search_bucket("b=1..8");
-  EXPECT_NE(ProgressLines(job, 200, 24)[0].find(" s of search for b=1..8"), std::string::npos);
+  EXPECT_NE(ProgressLines(job, absl::ZeroDuration(), 200, 24)[0].find(" s of search for b=1..8"),
+            std::string::npos);
 }
 
 TEST(SearchText, LinesFitTheTerminal) {
   v1::CompileJob job = Searching();
   for (int i = 0; i < 20; ++i) AddTask("Max", 1, job.mutable_search());
-  const std::vector<std::string> lines = ProgressLines(job, 40, 6);
+  const std::vector<std::string> lines = ProgressLines(job, absl::ZeroDuration(), 40, 6);
   EXPECT_EQ(lines.size(), 5u);
   for (const std::string& line : lines) EXPECT_LT(line.size(), 40u) << line;
-  EXPECT_NE(Joined(ProgressLines(job, 80, 24)).find("and 17 more"), std::string::npos);
+  EXPECT_NE(Joined(ProgressLines(job, absl::ZeroDuration(), 80, 24)).find("and 17 more"),
+            std::string::npos);
 }
 
 TEST(SearchText, NothingMeasuredYet) {
@@ -156,7 +159,7 @@ TEST(SearchText, NothingMeasuredYet) {
   job.set_phase(v1::CompileJob::SEARCHING);
   job.mutable_search()->add_sizes("b=1");
   AddTask("Contract", 1, job.mutable_search());
-  const std::string text = Joined(ProgressLines(job, 80, 24));
+  const std::string text = Joined(ProgressLines(job, absl::ZeroDuration(), 80, 24));
   EXPECT_NE(text.find("time ? of the baseline's"), std::string::npos) << text;
   EXPECT_NE(text.find("      -         -         -         -  Contract, 1 call"), std::string::npos)
       << text;
@@ -217,7 +220,7 @@ TEST(SearchText, WhatTheRulesDid) {
   job.mutable_search()->set_forms_tried(12);
   job.mutable_search()->set_forms_taken(1);
   job.mutable_search()->add_rules("contracts_share_operand");
-  const std::string shown = Joined(ProgressLines(job, 80, 24));
+  const std::string shown = Joined(ProgressLines(job, absl::ZeroDuration(), 80, 24));
   EXPECT_NE(shown.find("\n25 regions, 2 distinct (1 saturated), 2408 e-nodes; "
                        "1 rules fired 24 times\n"
                        "1 of 12 forms taken, by contracts_share_operand\n"),
@@ -249,7 +252,7 @@ TEST(SearchText, RulesAsATable) {
     last error: c7 is f32[4], c9 is f32[5]
 )");
   // `watch` shows them too.
-  const std::string shown = Joined(ProgressLines(job, 200, 24));
+  const std::string shown = Joined(ProgressLines(job, absl::ZeroDuration(), 200, 24));
   EXPECT_NE(shown.find("1 rules fired 24 times, 3 refused, 2 times over a budget, 1 error\n"),
             std::string::npos)
       << shown;

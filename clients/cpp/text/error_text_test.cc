@@ -1,0 +1,71 @@
+#include "clients/cpp/text/error_text.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace athanor::client {
+namespace {
+
+const CallScene& Scene() {
+  static const auto* const scene =
+      new CallScene{"host:1",
+                    0.5,
+                    {"--budget", "--dim", "--batch_dim", "--disable_rules", "--tokens", "--top_p"}};
+  return *scene;
+}
+
+std::string Refused(const std::string& message) {
+  return ErrorText(absl::InvalidArgumentError(message), Scene());
+}
+
+TEST(ErrorText, AServerThatIsNotThereIsNamed) {
+  EXPECT_EQ(ErrorText(absl::UnavailableError("failed to connect to all addresses; last error: "
+                                             "UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to "
+                                             "remote host: Connection refused"),
+                      Scene()),
+            "no server answers at host:1 (Connection refused); start one with athanord, or say "
+            "where it is with --address");
+  EXPECT_EQ(ErrorText(absl::UnavailableError("DNS resolution failed for host:1: ..."), Scene()),
+            "the host of --address host:1 is not known");
+  EXPECT_EQ(ErrorText(absl::UnavailableError("the server is draining"), Scene()),
+            "the server is draining");
+}
+
+TEST(ErrorText, OnlyTheClientsOwnDeadlineNamesTheOption) {
+  EXPECT_EQ(ErrorText(absl::DeadlineExceededError("Deadline Exceeded"), Scene()),
+            "no answer from host:1 within --timeout 0.5 seconds");
+  EXPECT_EQ(ErrorText(absl::DeadlineExceededError("waited 2 s in the queue"), Scene()),
+            "waited 2 s in the queue");
+}
+
+TEST(ErrorText, FieldsAreTheOptionsThatWereTyped) {
+  EXPECT_EQ(Refused("header.search_budget: \"x\" must be a time"),
+            "--budget: \"x\" must be a time");
+  EXPECT_EQ(Refused("search_budget: no"), "--budget: no");
+  EXPECT_EQ(Refused("header.batch_dim: \"z\" is no dim"), "--batch_dim: \"z\" is no dim");
+  EXPECT_EQ(Refused("header.dims: dim z"), "--dim: dim z");
+  EXPECT_EQ(Refused("header.disable_rules[2]: no"), "--disable_rules[2]: no");
+  EXPECT_EQ(Refused("header.decoder.tokens: 0"), "--tokens: 0");
+  EXPECT_EQ(Refused("sampling.top_p: 2 is no probability"), "--top_p: 2 is no probability");
+  EXPECT_EQ(Refused("header.graph: empty; the model comes in it, or first of header.files"),
+            "the file: empty; the model comes in it, or first of files");
+}
+
+TEST(ErrorText, OtherMessagesStayAsTheyAre) {
+  EXPECT_EQ(Refused("model \"x\" does not exist"), "model \"x\" does not exist");
+  EXPECT_EQ(Refused("budget of the server"), "budget of the server");
+  EXPECT_EQ(Refused("top_k: not an option of this command"),
+            "top_k: not an option of this command");
+  EXPECT_EQ(ErrorText(absl::UnauthenticatedError("unknown token"), Scene()),
+            "the server wants to know who calls; give --token_file or ATHANOR_TOKEN (unknown "
+            "token)");
+  EXPECT_EQ(ErrorText(absl::InternalError(""), Scene()),
+            "the call failed without a reason (internal)");
+  EXPECT_EQ(ErrorText(absl::UnimplementedError(""), Scene()),
+            "the server at host:1 does not know this call; it is older than this tool, or no "
+            "Athanor");
+}
+
+}  // namespace
+}  // namespace athanor::client
