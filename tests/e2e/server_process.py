@@ -39,6 +39,8 @@ class Server:
     most bytes of addresses that it may have, mapped files included.
     """
 
+    binary = ATHANORD
+
     def __init__(self, state: pathlib.Path, *flags: str, prefix: Sequence[str | pathlib.Path] = (),
                  environment: Mapping[str, str] | None = None,
                  address_space: int = MEMORY_BYTES) -> None:
@@ -63,7 +65,7 @@ class Server:
             # sets the limit: gRPC threads do not survive a fork that runs Python first.
             limit = ["/bin/sh", "-c", f'ulimit -v {self.address_space >> 10}; exec "$@"', "sh"]
             self._process = subprocess.Popen(
-                [*self.prefix, *limit, built(ATHANORD), "--listen=127.0.0.1:0",
+                [*self.prefix, *limit, built(self.binary), "--listen=127.0.0.1:0",
                  f"--state_dir={self.state}", *self.flags],
                 stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, **self.environment})

@@ -27,8 +27,8 @@ def metrics() -> dict[str, tuple[str, frozenset[str]]]:
     found: dict[str, tuple[str, frozenset[str]]] = {}
     for section in re.split(r"^## ", REFERENCE.read_text(), flags=re.MULTILINE):
         common = OF_VERSION if section.startswith("Of a model version") else set()
-        rows = re.findall(r"^- `((?:athanor|process)_\w+)` \((counter|gauge|histogram)(.*?)\):", section,
-                          re.MULTILINE | re.DOTALL)
+        rows = re.findall(r"^- `((?:athanor|process)_\w+)` \((counter|gauge|histogram)(.*?)\):",
+                          section, re.MULTILINE | re.DOTALL)
         for name, kind, about in rows:
             labels = re.search(r"labels? (.*)$", about, re.DOTALL)
             own = set(re.findall(r"`(\w+)`", labels[1])) if labels else set()
