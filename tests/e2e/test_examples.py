@@ -30,8 +30,11 @@ from server_process import ROOT, Server
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"),
                 *ROOT.glob("clients/python/**/README.md")])
 EXAMPLES = ROOT / "clients/python/examples"
+# Packages that a page's blocks need beside those of .venv, which come from PyPI.
+NEEDS = {"docs/rest.md": ["tritonclient[http]==2.73.0"]}
 # What a page's blocks take for granted: by page, the code before its first block.
 BEFORE = {
+    "docs/rest.md": "pixels = np.zeros((1, 64), np.float32)",
     "docs/infer.md": "images = np.zeros((2, 64), np.float32)",
     "docs/generate.md": 'model = client.model("smollm2")',
     "clients/python/athanor/nn/README.md": "from athanor import nn",
@@ -56,7 +59,7 @@ def run(source: str, names: dict[str, Any], where: str) -> None:
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, pathlib.Path]]:
     """A server with the models that the documents name, and the folder with their files.
 
-    SmolLM2 is the tiny decoder under its name.
+    SmolLM2 is the tiny decoder under its name, MiniLM a tiny encoder.
     """
     folder = tmp_path_factory.mktemp("examples")
     checkpoint = folder / "SmolLM2-135M-Instruct.gguf"
@@ -71,12 +74,14 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, pa
             nn.Linear(64, 256), athanor.gelu, nn.LayerNorm(256), nn.Linear(256, 10))}.items():
         module.initialise(1)
         np.savez(folder / f"{name}.npz", **module.state_dict())
-    server = Server(folder / "state", "--openai_listen=127.0.0.1:0").start()
+    server = Server(folder / "state", "--openai_listen=127.0.0.1:0",
+                    "--http_listen=127.0.0.1:0").start()
     with server.client() as client:
         import digits_demo
         with np.load(digits_demo.WEIGHTS, allow_pickle=False) as weights:
             client.upload(digits_demo.digits_graph(dict(weights)), "digits").wait()
         client.upload(checkpoint, "smollm2", budget="0").wait(timeout=120)
+        client.upload(ROOT / "tests/tokens/testdata/bert", "minilm", budget="0").wait(timeout=120)
     yield server, folder
     assert server.stop() == 0, server.log.read_text()
 
@@ -111,16 +116,21 @@ def one_output() -> athanor.Graph:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)],
                          ids=lambda page: str(page.relative_to(ROOT)))
-def test_pages(page: pathlib.Path, ready: tuple[Server, pathlib.Path],
-               names: dict[str, Any]) -> None:
+def test_pages(page: pathlib.Path, ready: tuple[Server, pathlib.Path], names: dict[str, Any],
+               tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All blocks of a page, one after another."""
     server, _ = ready
     path = str(page.relative_to(ROOT))
+    if path in NEEDS:
+        subprocess.run([sys.executable, "-m", "pip", "install", "--disable-pip-version-check",
+                        "--quiet", "--target", tmp_path, *NEEDS[path]], check=True)
+        monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])  # .venv's packages go first
     run(BEFORE.get(path, ""), names, path)
     for block in blocks(page):
         # The ports of a server that runs alone.
         block = block.replace("127.0.0.1:50051", server.address)
-        block = block.replace("127.0.0.1:8000", server.openai_address)
+        block = block.replace("127.0.0.1:8000/v1", f"{server.openai_address}/v1")
+        block = block.replace("127.0.0.1:8000", server.http_address)
         run(block, names, path)
 
 
