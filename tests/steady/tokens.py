@@ -36,8 +36,9 @@ from server_process import Server
 
 HOUR = 3600
 CALLERS = 6
-# Bytes of keys and values of half as many contexts as there are callers.
-KV_MEMORY = {"short": CALLERS // 2 * 256 * 256, "long": CALLERS // 2 * 8192 * 46_080}
+# Bytes of keys and values: of half as many contexts as there are callers; of one where contexts are
+# of 8,192 positions, since few sequences use more than half of one.
+KV_MEMORY = {"short": CALLERS // 2 * 256 * 256, "long": 8192 * 46_080}
 HUGE_PAGE = 2 << 20
 IDLE_KV_BYTES = 2 * HUGE_PAGE  # what an idle engine keeps beside blocks that prompts may find
 PATIENCE = 600  # seconds for an answer on a busy machine
