@@ -114,6 +114,21 @@ def gemma(tokens: dict[str, int], merges: list[tuple[str, ...]]) -> tokenizers.T
     return made
 
 
+def bert(tokens: list[str], types: list[int]) -> tokenizers.Tokenizer:
+    """The tokenizer of an uncased model; pieces are written as llama.cpp's converter does."""
+    pieces = [token if kind == 3 or (token[0] == "[" and token[-1] == "]") else
+              token[1:] if token[0] == "▁" and token != "▁" else "##" + token
+              for token, kind in zip(tokens, types, strict=True)]
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(
+        {piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    made.normalizer = tokenizers.normalizers.BertNormalizer()
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    made.decoder = tokenizers.decoders.WordPiece()
+    made.add_special_tokens([tokenizers.AddedToken(token, normalized=False)
+                             for token, kind in zip(tokens, types, strict=True) if kind == 3])
+    return made
+
+
 class Known(NamedTuple):
     """A vocabulary as its library reads it."""
 
@@ -127,6 +142,14 @@ class Known(NamedTuple):
     config: str = ""  # for text_tool
 
 
+def bert_form(c: str) -> str:
+    """Returns what BertNormalizer makes of a character by Python's tables, without spaces."""
+    if unicodedata.category(c) in ("Cc", "Cf") or c == "\ufffd" or c.isspace():
+        return ""
+    return "".join(part for part in unicodedata.normalize("NFD", c)
+                   if unicodedata.category(part) != "Mn")
+
+
 def older_than(made: tokenizers.Tokenizer) -> frozenset[str]:
     """Returns the characters that the library's own tables, of Unicode 8.0 to 10.0, do not know."""
     file = json.loads(made.to_str())
@@ -138,7 +161,11 @@ def older_than(made: tokenizers.Tokenizer) -> frozenset[str]:
             normal = getattr(tokenizers.normalizers, form)().normalize_str
             found |= {c for c in points for text in (c, f"a\u0345{c}", f"a{c}\u0334")
                       if normal(text) != unicodedata.normalize(form, text)}
-    if '"Punctuation"' in json.dumps(file["pre_tokenizer"]):
+    if "BertNormalizer" in json.dumps(file["normalizer"]):
+        normal = tokenizers.normalizers.BertNormalizer(
+            strip_accents=True, lowercase=False).normalize_str
+        found |= {c for c in points if c > "\x7f" and normal(c).strip() != bert_form(c)}
+    if '"Punctuation"' in json.dumps(file["pre_tokenizer"]) or "BertPre" in json.dumps(file):
         pieces = tokenizers.pre_tokenizers.Punctuation().pre_tokenize_str
         found |= {c for c in points if c > "\x7f"
                   and (unicodedata.category(c)[0] == "P") != (len(pieces(c + "a")) == 2)}
@@ -203,6 +230,8 @@ def of_gguf(file: pathlib.Path) -> Known:
         normalizer.add_dummy_prefix = "add_space_prefix" not in fields or bool(
             fields["add_space_prefix"].contents())
         return of_sentencepiece(proto.SerializeToString(), "gguf", file)
+    if model == "bert":
+        return of_tokenizers(bert(tokens, types), "gguf", file)
     pre = fields["pre"].contents() if "pre" in fields else ""
     steps = dict(STEPS)
     if pre == "deepseek-llm":
@@ -252,7 +281,10 @@ def known(file: pathlib.Path) -> Known:
             ranks = {base64.b64decode(token["token_bytes"]): token["rank"]
                      for token in config["vocab"][:count]}
             return of_ranks(ranks, config["config"]["pattern"], None, first, "tekken", file)
-        return of_tokenizers(tokenizers.Tokenizer.from_file(str(file)), "json", file)
+        made = tokenizers.Tokenizer.from_file(str(file))
+        made.no_truncation()
+        made.no_padding()
+        return of_tokenizers(made, "json", file)
     ranks = _ranks(file)
     if ranks is None:
         return of_sentencepiece(file.read_bytes(), "model", file)
