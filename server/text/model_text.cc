@@ -198,17 +198,51 @@ absl::Status SetTokenizer(std::string_view path, absl::StatusOr<TokenizerData> d
   return absl::OkStatus();
 }
 
-void SetChat(std::string_view where, std::string_view source, ModelText* text) {
+// Sets a template, or why it is none.
+void ParseChat(std::string_view where, std::string_view source, std::optional<ChatTemplate>* chat,
+               absl::Status* no_chat) {
   if (FindBrokenUtf8(source).has_value()) {
-    text->no_chat = Invalid(where, " is no UTF-8");
+    *no_chat = Invalid(where, " is no UTF-8");
     return;
   }
-  auto chat = ChatTemplate::Parse(absl::string_view(source.data(), source.size()));
-  if (chat.ok()) {
-    text->chat = *std::move(chat);
+  auto parsed = ChatTemplate::Parse(absl::string_view(source.data(), source.size()));
+  if (parsed.ok()) {
+    *chat = *std::move(parsed);
+    *no_chat = absl::OkStatus();
   } else {
-    text->no_chat = Prefixed(Cat(where, ": "), chat.status());
+    *no_chat = Prefixed(Cat(where, ": "), parsed.status());
   }
+}
+
+void SetChat(std::string_view where, std::string_view source, ModelText* text) {
+  ParseChat(where, source, &text->chat, &text->no_chat);
+}
+
+// Sets those of a list of templates that are named default and tool_use.
+void SetNamedChats(const std::string& where, const Json& list, ModelText* text) {
+  std::vector<std::string> names;
+  for (const Json& one : list.is_array() ? list : Json::array()) {
+    const bool named = one.is_object() && one.value("name", Json()).is_string() &&
+                       one.value("template", Json()).is_string();
+    if (!named) {
+      if (text->chat) return;
+      text->no_chat = Invalid(where, " has an entry without the texts \"name\" and \"template\"");
+      return;
+    }
+    names.push_back(one["name"].get<std::string>());
+    const auto& source = one["template"].get_ref<const std::string&>();
+    if (names.back() == "tool_use") {
+      ParseChat(Cat(where, " tool_use"), source, &text->tool_chat, &text->no_tool_chat);
+    }
+    if (names.back() == "default" && std::count(names.begin(), names.end(), "default") == 1) {
+      SetChat(where, source, text);
+    }
+  }
+  if (std::count(names.begin(), names.end(), "default") > 0) return;
+  text->no_chat = names.empty()
+                      ? Invalid(where, " is neither a text nor a list of named ones")
+                      : absl::FailedPreconditionError(Cat(where, " has none named default, only ",
+                                                          absl::StrJoin(names, ", ")));
 }
 
 // Sets the template that the configuration has: a text, or a list of named ones.
@@ -221,22 +255,7 @@ void SetConfigChat(const Json& config, ModelText* text) {
     return;
   }
   if (found->is_string()) return SetChat(where, found->get_ref<const std::string&>(), text);
-  std::vector<std::string> names;
-  for (const Json& one : found->is_array() ? *found : Json::array()) {
-    const bool named = one.is_object() && one.value("name", Json()).is_string() &&
-                       one.value("template", Json()).is_string();
-    if (!named) {
-      text->no_chat = Invalid(where, " has an entry without the texts \"name\" and \"template\"");
-      return;
-    }
-    names.push_back(one["name"].get<std::string>());
-    if (names.back() != "default") continue;
-    return SetChat(where, one["template"].get_ref<const std::string&>(), text);
-  }
-  text->no_chat = names.empty()
-                      ? Invalid(where, " is neither a text nor a list of named ones")
-                      : absl::FailedPreconditionError(Cat(where, " has none named default, only ",
-                                                          absl::StrJoin(names, ", ")));
+  SetNamedChats(where, *found, text);
 }
 
 absl::StatusOr<ModelText> ReadFolder(absl::Span<const TextFile> files) {

@@ -28,7 +28,9 @@ struct TextFile {
 struct ModelText {
   std::shared_ptr<const Tokenizer> tokenizer;  // null: the files have none, and prompts are tokens
   std::optional<ChatTemplate> chat;
-  absl::Status no_chat;              // why there is no chat, if there is none
+  absl::Status no_chat;                   // why there is no chat, if there is none
+  std::optional<ChatTemplate> tool_chat;  // takes the place of `chat` where a chat gives tools
+  absl::Status no_tool_chat;              // why there is none though the files have one
   nlohmann::ordered_json variables;  // the model's, for the template: bos_token, eos_token, ...
 };
 
@@ -41,7 +43,8 @@ struct ModelText {
 absl::StatusOr<ModelText> ReadModelText(absl::Span<const TextFile> files);
 
 // Returns the parts of the prompt that the model's template makes of a request's variables:
-// `messages`, and what else the user gives. `add_generation_prompt` is true unless given.
+// `messages`, and what else the user gives. A model that lists a template named tool_use has it
+// where `tools` is not null. `add_generation_prompt` is true unless given.
 // `continue_final_message`: true ends the prompt where the last message does; no template sees that
 // variable. FAILED_PRECONDITION: there is no chat; INVALID_ARGUMENT: no messages, or as Render.
 absl::StatusOr<std::vector<Part>> RenderChat(const ModelText& text, nlohmann::ordered_json request);

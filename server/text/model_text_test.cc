@@ -115,6 +115,29 @@ TEST(ModelTextTest, ChoosesTheTemplateNamedDefault) {
   EXPECT_THAT(render(R"("{% for %}")"), HasSubstr("FAILED_PRECONDITION"));
 }
 
+TEST(ModelTextTest, AChatWithToolsHasTheTemplateNamedToolUse) {
+  const auto read = [](const std::string& list) {
+    return ReadWith({{"tokenizer_config.json", R"({"chat_template": )" + list + "}"}});
+  };
+  const auto both = read(R"([{"name": "tool_use", "template": "T"},
+                             {"name": "default", "template": "D"}])");
+  Json tools = Hello();
+  tools["tools"] = Json::array();
+  EXPECT_EQ(Render(both, Hello()), "D");
+  EXPECT_EQ(Render(both, tools), "T");
+  tools["tools"] = nullptr;
+  EXPECT_EQ(Render(both, tools), "D");
+  tools["tools"] = Json::array({"x"});
+  EXPECT_EQ(Render(read(R"([{"name": "default", "template": "D{{tools[0]}}"}])"), tools), "Dx");
+  const auto broken = read(R"([{"name": "default", "template": "D"},
+                               {"name": "tool_use", "template": "{{"}])");
+  EXPECT_EQ(Render(broken, Hello()), "D");
+  EXPECT_THAT(Render(broken, tools), HasSubstr("chat_template tool_use"));
+  const auto only = read(R"([{"name": "tool_use", "template": "T"}])");
+  EXPECT_EQ(Render(only, tools), "T");
+  EXPECT_THAT(Render(only, Hello()), HasSubstr("default, only tool_use"));
+}
+
 TEST(ModelTextTest, WithoutAddedTokensTheMapOfSpecialOnesOverrides) {
   const char map[] = R"({"bos_token": "<s>", "unk_token": {"content": "</s>"}})";
   const auto text = ReadWith({{"tokenizer_config.json", R"({"bos_token": "b", "eos_token": "a"})"},
@@ -145,7 +168,7 @@ TEST(ModelTextTest, NamesTheFileThatIsWrong) {
     return ReadWith(std::move(folder)).status().ToString();
   };
   EXPECT_THAT(refusal({{"tokenizer.json", "{}"}}), HasSubstr("INVALID_ARGUMENT: tokenizer.json"));
-  EXPECT_THAT(refusal({{"tokenizer.json", R"({"model": {"type": "WordPiece"}})"}}),
+  EXPECT_THAT(refusal({{"tokenizer.json", R"({"model": {"type": "WordLevel"}})"}}),
               HasSubstr("UNIMPLEMENTED: tokenizer.json"));
   EXPECT_THAT(refusal({{"tokenizer.json", R"({"model": {"type": "Unigram"}})"}}),
               HasSubstr("INVALID_ARGUMENT: tokenizer.json: model lacks \"vocab\""));

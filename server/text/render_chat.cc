@@ -1,4 +1,5 @@
 // Follows apply_chat_template and render_jinja_template of transformers 5.23.
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -85,14 +86,23 @@ absl::Status CutAtTag(std::vector<Part>* parts) {
   return absl::OkStatus();
 }
 
+// Chooses among templates as transformers does: that for tools where there are some.
+absl::StatusOr<const ChatTemplate*> ChooseTemplate(const ModelText& text,
+                                                   const OrderedJson& request) {
+  const auto tools = request.find("tools");
+  const bool has_tools = tools != request.end() && !tools->is_null();
+  const bool for_tools = has_tools && (text.tool_chat.has_value() || !text.no_tool_chat.ok());
+  const std::optional<ChatTemplate>& chat = for_tools ? text.tool_chat : text.chat;
+  if (chat.has_value()) return &*chat;
+  const absl::Status& why = for_tools ? text.no_tool_chat : text.no_chat;
+  return absl::FailedPreconditionError(Cat("the model has no chat: ", std::string(why.message())));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Part>> RenderChat(const ModelText& text, OrderedJson request) {
-  if (!text.chat.has_value()) {
-    return absl::FailedPreconditionError(
-        Cat("the model has no chat: ", std::string(text.no_chat.message())));
-  }
   if (!request.is_object()) return Invalid("a chat's variables are no JSON object");
+  ASSIGN_OR_RETURN(const ChatTemplate* chat, ChooseTemplate(text, request));
   RETURN_IF_ERROR(CheckMessages(&request));
   ASSIGN_OR_RETURN(const bool continues, TakeContinue(&request));
   for (const char* name : {"tools", "documents"}) request.emplace(name, nullptr);
@@ -105,11 +115,10 @@ absl::StatusOr<std::vector<Part>> RenderChat(const ModelText& text, OrderedJson 
     }
     RETURN_IF_ERROR(AddTag(&request["messages"].back()));
   }
-  ASSIGN_OR_RETURN(
-      std::vector<Part> parts,
-      text.chat->Render({.request = std::move(request),
-                         .model = text.variables,
-                         .now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone())}));
+  ASSIGN_OR_RETURN(std::vector<Part> parts,
+                   chat->Render({.request = std::move(request),
+                                 .model = text.variables,
+                                 .now = absl::ToCivilSecond(absl::Now(), absl::LocalTimeZone())}));
   if (continues) RETURN_IF_ERROR(CutAtTag(&parts));
   return parts;
 }
