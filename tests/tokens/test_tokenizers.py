@@ -1,8 +1,8 @@
 """Tokenizers against the libraries whose files they read: ids and decoded text are equal.
 
-The libraries' Unicode tables are newer than ours; those of BERT's steps, of forms and of punctuation
-are older. A text with a code point that one of them does not assign may differ, and is left out:
-see `is_known` and `new_to_bert`.
+The libraries' Unicode tables are newer than ours; those of BERT's steps, of forms and of
+punctuation are older. A text with a code point that one of them does not assign may differ, and is
+left out: see `is_known` and `new_to_bert`.
 """
 
 from __future__ import annotations
