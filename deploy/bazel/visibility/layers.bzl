@@ -245,6 +245,7 @@ ROOMS = {
         "server/text/tokens",
     ],
     "server/rest": [
+        "server/access",
         "server/base",
         "server/calls",
         "server/core",
