@@ -15,13 +15,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "gtest/gtest.h"
 #include "proto/google/rpc/retry_details.pb.h"
 #include "server/access/identities.h"
 #include "server/access/rpcs.h"
 #include "server/base/log.h"
-#include "server/http/pages/status_pages.h"
-#include "server/openai/routes.h"
 #include "server/testing/testing.h"
 
 namespace athanor {
@@ -209,32 +209,41 @@ TEST_F(AccessCallsTest, EachRouteAsEachIdentity) {
   const std::map<std::string, Role> kRoutes = {
       {"GET /", Role::kMonitor},
       {"GET /health", Role::kNone},
+      {"GET /healthz", Role::kNone},
+      {"GET /livez", Role::kNone},
       {"GET /metrics", Role::kMonitor},
       {"GET /status.json", Role::kMonitor},
       {"GET /v1/models", Role::kInfer},
       {"GET /v1/models/*", Role::kInfer},
+      {"GET /v2", Role::kInfer},
+      {"GET /v2/cudasharedmemory/*", Role::kInfer},
+      {"GET /v2/health/live", Role::kNone},
+      {"GET /v2/health/ready", Role::kNone},
+      {"GET /v2/logging", Role::kAdmin},
+      {"GET /v2/models/*", Role::kInfer},
+      {"GET /v2/systemsharedmemory/*", Role::kInfer},
+      {"GET /v2/trace/setting", Role::kAdmin},
       {"POST /v1/chat/completions", Role::kInfer},
       {"POST /v1/completions", Role::kInfer},
       {"POST /v1/embeddings", Role::kInfer},
+      {"POST /v2/cudasharedmemory/*", Role::kInfer},
+      {"POST /v2/logging", Role::kAdmin},
+      {"POST /v2/models/*", Role::kInfer},
+      {"POST /v2/repository/index", Role::kInfer},
+      {"POST /v2/repository/models/*", Role::kUpload},
+      {"POST /v2/systemsharedmemory/*", Role::kInfer},
+      {"POST /v2/trace/setting", Role::kAdmin},
   };
-  ServerCore& core = test_.server->core();
-  WorkQueue queue("pages", 1);
-  const auto writer = std::make_shared<StreamWriter>();
-  auto openai = OpenAiRoutes(&core, writer);
-  ASSERT_TRUE(openai.ok()) << openai.status();
   std::map<std::string, Role> routes;
-  std::vector<std::pair<Route, int>> all;  // with their ports
-  for (Route& route : StatusPages(core, queue)) {
-    all.emplace_back(std::move(route), test_.server->http_port());
-  }
-  for (Route& route : *openai) all.emplace_back(std::move(route), test_.server->openai_port());
   int through = 0, kept_out = 0;
-  for (const auto& [route, port] : all) {
+  for (const Server::ServedRoute& route : test_.server->routes()) {
     routes[absl::StrCat(route.method, " ", route.path)] = route.role;
-    httplib::Client client("127.0.0.1", port);
+    const bool of_model = absl::StartsWith(route.path, "/v1/models/") ||
+                          absl::StartsWith(route.path, "/v2/models/") ||
+                          (route.method == "POST" && absl::StartsWith(route.path, "/v1/"));
+    httplib::Client client("127.0.0.1", route.port);
     for (const Someone& who : Everybody()) {
       for (const std::string model : {kMine, kOther}) {
-        const bool of_model = route.method == "POST" || absl::StrContains(route.path, "*");
         const bool may = route.role == Role::kNone || (Roles({route.role}).Admit(who.roles) &&
                                                        (!of_model || MayUse(who, model)));
         const std::string path = absl::StrReplaceAll(route.path, {{"*", model}});
@@ -262,7 +271,67 @@ TEST_F(AccessCallsTest, EachRouteAsEachIdentity) {
   EXPECT_EQ(routes, kRoutes);
   EXPECT_EQ(through, 0);
   EXPECT_EQ(kept_out, 0);
-  writer->Stop();
+}
+
+TEST_F(AccessCallsTest, RestListsWhatTheCallerMayUse) {
+  httplib::Client client("127.0.0.1", test_.server->http_port());
+  const auto index = [&](const std::string& token) {
+    return client
+        .Post("/v2/repository/index", {{"Authorization", "Bearer " + token}}, "{}",
+              "application/json")
+        ->body;
+  };
+  EXPECT_THAT(index("infer-token"), HasSubstr(kMine));
+  EXPECT_THAT(index("infer-token"), Not(HasSubstr(kOther)));
+  EXPECT_THAT(index("admin-token"), HasSubstr(kOther));
+  for (const char* path : {"", "/ready", "/config", "/stats", "/versions/1", "/versions/1/ready"}) {
+    const auto status = [&](const std::string& model) {
+      return client.Get("/v2/models/" + model + path, {{"Authorization", "Bearer infer-token"}})
+          ->status;
+    };
+    EXPECT_EQ(status(kOther), 403) << path;
+    EXPECT_NE(status(kMine), 403) << path;
+  }
+}
+
+// The table of RPCs has each that a server serves, as its reflection tells.
+TEST_F(AccessCallsTest, TheTableHasWhatIsServed) {
+  const std::string list_services("\x3a\x00", 2);  // ServerReflectionRequest's field 7, empty
+  grpc::Slice slice(list_services);
+  grpc::ByteBuffer request(&slice, 1), reply;
+  grpc::ClientContext context;
+  grpc::internal::RpcMethod rpc("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                                grpc::internal::RpcMethod::NORMAL_RPC);
+  const grpc::Status status = grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+      test_.channel.get(), rpc, &context, request, &reply);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(reply.Dump(&slices).ok());
+  std::string bytes;
+  for (const grpc::Slice& each : slices) {
+    bytes.append(reinterpret_cast<const char*>(each.begin()), each.size());
+  }
+  // ServerReflectionResponse's field 6 has a field 1 for each service, whose field 1 is its name.
+  google::protobuf::UnknownFieldSet response, list, service;
+  ASSERT_TRUE(response.ParseFromString(bytes));
+  int services = 0;
+  for (int i = 0; i < response.field_count(); ++i) {
+    if (response.field(i).number() != 6) continue;
+    ASSERT_TRUE(list.ParseFromString(response.field(i).length_delimited()));
+    for (int j = 0; j < list.field_count(); ++j, ++services) {
+      ASSERT_TRUE(service.ParseFromString(list.field(j).length_delimited()));
+      const std::string name = service.field(0).length_delimited();
+      const auto* described =
+          google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
+      ASSERT_NE(described, nullptr) << name;
+      for (int m = 0; m < described->method_count(); ++m) {
+        const RpcRow& row = RpcNamed(described->method(m)->name());
+        EXPECT_EQ(row.service, name)
+            << "give " << described->method(m)->full_name() << " a row in server/access/rpcs.cc";
+      }
+    }
+  }
+  EXPECT_GE(services, 6);
 }
 
 // Browsers ask for a password for pages, and for nothing else.

@@ -160,6 +160,17 @@ int Server::openai_port() const {
   return network_->openai == nullptr ? 0 : network_->openai->port();
 }
 
+std::vector<Server::ServedRoute> Server::routes() const {
+  std::vector<ServedRoute> served;
+  for (const HttpServer* http : {network_->http.get(), network_->openai.get()}) {
+    if (http == nullptr) continue;
+    for (const Route& route : http->routes().rows()) {
+      served.push_back({route.method, route.path, route.role, http->port()});
+    }
+  }
+  return served;
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       std::shared_ptr<CompileBackends> backends,
                                                       Disk* disk) {

@@ -9,9 +9,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/access/role.h"
 #include "server/base/options.h"
 
 namespace athanor {
@@ -34,6 +36,13 @@ class Server {
   // Returns the port of --openai_listen, 0 without one.
   int openai_port() const;
   ServerCore& core() { return *core_; }
+  // Lists all routes of all HTTP addresses.
+  struct ServedRoute {
+    std::string method, path;
+    Role role = Role::kNone;
+    int port = 0;
+  };
+  std::vector<ServedRoute> routes() const;
 
   // Reads --tls_cert and --tls_key again for clients that connect from now on. Returns until when
   // the certificate is valid, empty without TLS. If the files are wrong, keeps the old certificate.

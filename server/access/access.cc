@@ -19,6 +19,12 @@ constexpr char kWantsToken[] =
 
 }  // namespace
 
+Caller Caller::Anybody() {
+  Caller anybody;
+  anybody.open_ = true;
+  return anybody;
+}
+
 void Caller::End() {
   if (std::exchange(counted_, false)) identity_->use->EndCall();
 }
@@ -77,9 +83,9 @@ Identities::Ptr Access::identities() const {
 
 absl::StatusOr<Caller> Access::Admit(Roles wanted, absl::string_view what,
                                      absl::string_view token) const {
-  if (open()) return Caller();
+  if (open()) return Caller::Anybody();
   if (token.empty()) {
-    if (wanted.empty()) return Caller(nullptr, false);
+    if (wanted.empty()) return Caller();
     return absl::UnauthenticatedError(kWantsToken);
   }
   absl::StatusOr<std::shared_ptr<const Identity>> found = identities()->OfToken(token, absl::Now());

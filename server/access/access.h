@@ -1,10 +1,10 @@
 // Admits calls: who calls, whether they may, and whether it is not one too many.
 //
-//   std::unique_ptr<Access> access = Access::Open(Access::Source::kIdentities,
-//   "auth.conf").value(); ASSIGN_OR_RETURN(Caller caller, access->Admit({Role::kInfer},
-//   "ModelInfer", token)); RETURN_IF_ERROR(caller.MayUse("team-a/digits"));
+//   ASSIGN_OR_RETURN(auto access, Access::Open(Access::Source::kIdentities, "auth.conf"));
+//   ASSIGN_OR_RETURN(Caller caller, access->Admit({Role::kInfer}, "ModelInfer", token));
+//   RETURN_IF_ERROR(caller.MayUse("team-a/digits"));
 //
-// Each protocol asks in one place: server/rpc/call.h and server/server.cc. Thread-safe.
+// Each protocol asks in one place: server/rpc/rpc_admission.h and server/server.cc. Thread-safe.
 #ifndef ATHANOR_SERVER_ACCESS_ACCESS_H_
 #define ATHANOR_SERVER_ACCESS_ACCESS_H_
 
@@ -26,8 +26,10 @@ namespace athanor {
 // Who makes a call, for as long as it runs: it counts among its identity's calls.
 class Caller {
  public:
-  // Anybody, of a server that asks nobody: may do everything.
+  // Nobody: may do nothing that is not public.
   Caller() = default;
+  // Anybody, of a server that asks nobody: may do everything.
+  static Caller Anybody();
   ~Caller() { End(); }
   Caller(Caller&& other) noexcept;
   Caller& operator=(Caller&& other) noexcept;
@@ -49,11 +51,11 @@ class Caller {
  private:
   friend class Access;
   Caller(std::shared_ptr<const Identity> identity, bool counted)
-      : identity_(std::move(identity)), counted_(counted), open_(false) {}
+      : identity_(std::move(identity)), counted_(counted) {}
 
   std::shared_ptr<const Identity> identity_;  // null: none is known
   bool counted_ = false;
-  bool open_ = true;
+  bool open_ = false;
 };
 
 class Access {

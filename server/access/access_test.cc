@@ -53,6 +53,13 @@ TEST_F(AccessTest, WithoutAFileEverybodyMay) {
   EXPECT_EQ(caller->max_models(), 0);
 }
 
+TEST_F(AccessTest, NobodyMayDoNothing) {
+  const Caller nobody;
+  EXPECT_TRUE(absl::IsUnauthenticated(nobody.MayUse("m")));
+  EXPECT_FALSE(nobody.Sees("m"));
+  EXPECT_TRUE(Caller::Anybody().Sees("m"));
+}
+
 TEST_F(AccessTest, RolesAdmit) {
   Open(IdentityText("i", "roles = infer\nmodels = a/*") +
        IdentityText("u", "roles = upload\nmodels = *") + IdentityText("m", "roles = monitor") +
@@ -174,6 +181,8 @@ TEST_F(AccessTest, OpenSaysWhatIsWrong) {
   const auto missing = Access::Open(Access::Source::kIdentities, "/nowhere/auth.conf");
   EXPECT_THAT(std::string(missing.status().message()),
               HasSubstr("--auth=/nowhere/auth.conf: cannot be read"));
+  const auto folder = Access::Open(Access::Source::kIdentities, testing::TempDir());
+  EXPECT_THAT(std::string(folder.status().message()), HasSubstr("is not a regular file"));
   Write("a short");
   const auto keys = Access::Open(Access::Source::kKeys, file_);
   EXPECT_THAT(std::string(keys.status().message()), HasSubstr("--openai_keys="));

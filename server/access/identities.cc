@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -59,6 +61,11 @@ Identities::Ptr Identities::WithUseOf(const Identities& before, const Identities
 }
 
 absl::StatusOr<std::string> ReadAuthFile(absl::string_view flag, const std::string& file) {
+  std::error_code unknown;
+  if (std::filesystem::exists(file, unknown) && !std::filesystem::is_regular_file(file, unknown)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", file, ": is not a regular file"));
+  }
   std::ifstream stream(file, std::ios::binary);
   std::string text(kMostFileBytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));

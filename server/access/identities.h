@@ -1,15 +1,12 @@
 // The identities that a server knows, read from a file at once or not at all.
 //
-//   # auth.conf
 //   [team-a]
 //   roles = infer, upload
 //   models = team-a/*, shared-*
 //   token = sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
-//   token = sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752 until
-//   2027-01-31 calls_per_second = 50
 //
 //   ASSIGN_OR_RETURN(auto identities, Identities::Parse("auth", "auth.conf", text));
-//   identities->OfToken("test", absl::Now())->name     // "team-a"
+//   identities->OfToken("test", absl::Now())   // team-a
 //
 // docs/security.md explains the file. Immutable.
 #ifndef ATHANOR_SERVER_ACCESS_IDENTITIES_H_

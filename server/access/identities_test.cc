@@ -100,7 +100,8 @@ TEST(IdentitiesTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(Wrong(WithLines("calls_per_second = 0")), HasSubstr("leave it out for no limit"));
   EXPECT_THAT(Wrong(WithLines("calls_per_second = -1")), HasSubstr("not a whole number"));
   EXPECT_THAT(Wrong(WithLines("calls_per_second = 1e9")), HasSubstr("not a whole number"));
-  EXPECT_THAT(Wrong(WithLines("concurrent_calls = 99999999999999999999")), HasSubstr("not a whole"));
+  EXPECT_THAT(Wrong(WithLines("concurrent_calls = 99999999999999999999")),
+              HasSubstr("not a whole"));
   EXPECT_THAT(Wrong("[a]\nroles = upload\nupload_rate = fast"), HasSubstr("not a size"));
 }
 
@@ -161,7 +162,8 @@ TEST(IdentitiesTest, ReadsKeys) {
   EXPECT_THAT(wrong("a b c"), HasSubstr("is not NAME KEY"));
   EXPECT_THAT(wrong("a/b long-enough"), HasSubstr("is not NAME KEY"));
   EXPECT_THAT(wrong("a short"), HasSubstr("the key of a must have 8 to 256"));
-  EXPECT_THAT(wrong("a same-key-1\nb same-key-1"), HasSubstr(":2: the token of b is that of a too"));
+  EXPECT_THAT(wrong("a same-key-1\nb same-key-1"),
+              HasSubstr(":2: the token of b is that of a too"));
   EXPECT_THAT(wrong("a same-key-1\nb same-key-1"), Not(HasSubstr("same-key")));
 }
 

@@ -33,9 +33,9 @@ class Roles {
     if (role != Role::kNone) bits_ |= Bit(role);
   }
   constexpr bool Has(Role role) const { return (bits_ & Bit(role)) != 0; }
-  // Of a call: no role is needed.
+  // Reports whether a call that wants these needs no role.
   constexpr bool empty() const { return bits_ == 0; }
-  // Of a call: reports whether a caller with the roles `held` may make it.
+  // Reports whether a caller with the roles `held` may make a call that wants these.
   constexpr bool Admit(Roles held) const {
     return empty() || (held.bits_ & (bits_ | Bit(Role::kAdmin))) != 0;
   }

@@ -17,6 +17,7 @@ constexpr Roles kInfers = {Role::kInfer};
 constexpr Roles kUploads = {Role::kUpload};
 constexpr Roles kReads = {Role::kInfer, Role::kUpload};
 constexpr Roles kWatches = {Role::kInfer, Role::kUpload, Role::kMonitor};
+constexpr Roles kMonitors = {Role::kMonitor};
 constexpr Roles kAdmins = {Role::kAdmin};
 constexpr bool kAudited = true;
 
@@ -47,7 +48,8 @@ constexpr RpcRow kRows[] = {
     {kGenerate, "Detokenize", kInfers, "model"},
     {kGenerate, "RenderChat", kInfers, "model"},
     {kGenerate, "GetEngine", kReads, "model"},
-    {kCache, "Stat", kWatches, ""},
+    // Tells of the models that others compile.
+    {kCache, "Stat", kMonitors, ""},
     {kCache, "Explain", kUploads, "model"},
     {kCache, "Verify", kAdmins, "", kAudited},
     {kCache, "CollectGarbage", kAdmins, "", kAudited},

@@ -43,7 +43,7 @@ class IdentityUse {
  private:
   mutable Mutex mu_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
-  // When all calls so far would have come at the allowed rate, and all bytes.
+  // The times at which all calls, and all bytes, would have come at the allowed rate.
   Clock::time_point calls_paid_ ABSL_GUARDED_BY(mu_) = Clock::time_point::min();
   Clock::time_point bytes_paid_ ABSL_GUARDED_BY(mu_) = Clock::time_point::min();
 };

@@ -1,5 +1,4 @@
-// What calls of all protocols have in common in the log: ids of requests, and a line for each call
-// that fails.
+// Gives calls of all protocols their ids, and a line in the log to each that fails.
 //
 //   const std::string id = RequestIdFor(header);   // the caller's, if it is fit
 //   LogFailedCall({id, "chat/completions", peer, client}, status);

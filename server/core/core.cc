@@ -136,7 +136,10 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
       core->workers_->policies().CheckRules("--disable_rules", policy.disabled_rules);
   if (!rules.ok()) return rules;
   core->RestoreVersions();
-  if (!core->access().open()) core->WatchIdentities();
+  if (!core->access().open()) {
+    core->identity_queue_ = std::make_unique<WorkQueue>("identities", 1);
+    core->WatchIdentities();
+  }
   return core;
 }
 
@@ -189,9 +192,14 @@ void ServerCore::RestoreVersions() {
 }
 
 void ServerCore::WatchIdentities() {
-  // On the timer's thread: a file of a megabyte takes milliseconds, and hardly ever changes.
   timer_.At(Timer::Clock::now() + kLookAtIdentities, [this] {
-    access_->ReloadIfChanged();
+    // On a thread of its own: a file system that hangs holds up nothing else.
+    if (!reading_identities_.exchange(true)) {
+      identity_queue_->Submit([this] {
+        access_->ReloadIfChanged();
+        reading_identities_ = false;
+      });
+    }
     WatchIdentities();
   });
 }

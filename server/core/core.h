@@ -119,6 +119,8 @@ class ServerCore {
   UploadPlaces upload_places_;
   RateLimit upload_rate_;
   RefusalPace refusals_;
+  std::atomic<bool> reading_identities_{false};
+  std::unique_ptr<WorkQueue> identity_queue_;  // null without --auth; the timer submits to it
   Timer timer_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<PlanKeeper> keeper_;

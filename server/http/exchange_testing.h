@@ -40,6 +40,7 @@ class FakeClient {
       : wire_(std::make_shared<Wire>()),
         exchange_(std::make_shared<HttpExchange>(std::move(request), wire_)) {
     exchange_->set_client(std::move(name));
+    exchange_->set_caller(Caller::Anybody());
     wire_->exchange = exchange_;
     thread_ = std::thread([wire = wire_] { wire->Report(); });
   }

@@ -87,6 +87,7 @@ class HttpServer::Impl {
   }
 
   int port() const { return connections_->port(); }
+  const Routes& routes() const { return setup_.routes; }
 
  private:
   void Take(int fd) {
@@ -105,6 +106,7 @@ class HttpServer::Impl {
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return impl_->port(); }
+const Routes& HttpServer::routes() const { return impl_->routes(); }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
                                                               HttpThreads* threads,

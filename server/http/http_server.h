@@ -71,6 +71,7 @@ class HttpServer {
   ~HttpServer();
 
   int port() const;
+  const Routes& routes() const;
 
  private:
   class Impl;

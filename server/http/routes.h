@@ -53,6 +53,7 @@ class Routes {
   };
   Found Find(absl::string_view method, absl::string_view path) const;
 
+  const std::vector<Route>& rows() const { return routes_; }
   // Returns all paths, once each, with a space ahead of each.
   std::string Paths() const;
 

@@ -82,6 +82,8 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   bool Admit(const Route& route);
   bool HoldBody();
   void OnEnd();
+  // Reports whether the client sends no more, and has sent nothing behind this request.
+  bool AtEnd() const { return ended_ && reader_.held() == 0; }
   bool OnMore();
   void OnWhole();
 
@@ -226,8 +228,8 @@ void Session::Parse() {
     if (phase_ == Phase::kBody && !HoldBody()) return;
     switch (reader_.Advance()) {
       case Got::kMore:
-        if (OnMore()) Read();
-        return;
+        if (!OnMore()) return;
+        return ended_ ? Drop() : Read();
       case Got::kHead:
         if (!OnHead()) return;
         break;
@@ -277,7 +279,9 @@ bool Session::OnHead() {
 // Returns false if the request was refused.
 bool Session::Admit(const Route& route) {
   route_ = &route;
-  if (setup_.admit != nullptr) {
+  if (setup_.admit == nullptr) {
+    asked_->set_caller(Caller::Anybody());
+  } else {
     const absl::Status admitted = setup_.admit(route, asked_.get());
     if (!admitted.ok()) {
       Refuse(RefusalOf(admitted, /*browser=*/route.role == Role::kMonitor));
@@ -365,7 +369,7 @@ void Session::Put(Piece piece) {
   if (phase_ != Phase::kAnswer) return;
   const bool last = piece.last;
   if (piece.head.has_value()) {
-    framing_.closes = framing_.closes || ended_;
+    framing_.closes = framing_.closes || AtEnd();
     answering_ = true;
   }
   outgoing_.Put(std::move(piece), head_only_, &framing_);
@@ -405,7 +409,7 @@ void Session::OnWritten(const Error& error, size_t bytes) {
 
 void Session::Finish() {
   exchange_.reset();
-  if (framing_.closes || ended_) return BeginLinger();
+  if (framing_.closes || AtEnd()) return BeginLinger();
   reader_.Next();
   phase_ = Phase::kIdle;
   Within(setup_.limits.idle);

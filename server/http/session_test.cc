@@ -407,16 +407,34 @@ TEST_F(SessionTest, WhoOnlyEndsItsOwnSideIsAnswered) {
   EXPECT_EQ(seen->left(), 0);
 }
 
-// Requests sent ahead of the end are answered, and nothing behind them.
 TEST_F(SessionTest, WhatWasSentAheadOfTheEndIsAnswered) {
   Start();
   Wire wire(server_->port());
-  const std::string post = Post("/echo", "Content-Length: 2\r\n", "hi");
-  wire.Say(post + post);
-  EXPECT_THAT(wire.HearUntil("hi"), StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(wire.HearUntil("hi"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  const std::string get = absl::StrCat("GET /held HTTP/1.1\r\n", kHost, "\r\n");
+  wire.Say(get + Post("/echo", "Content-Length: 2\r\n", "hi") + get);
   wire.EndSaying();
-  EXPECT_THAT(wire.Hear(), IsEmpty());
+  const auto first = Held();
+  EXPECT_EQ(wire.HearUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n") << "the end is noticed";
+  first->Answer(200, "", "first");
+  EXPECT_THAT(wire.HearUntil("first"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(wire.HearUntil("hi"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  Held()->Answer(200, "", "last");
+  const std::string last = wire.Hear();
+  EXPECT_THAT(last, HasSubstr("Connection: close\r\n"));
+  EXPECT_THAT(last, EndsWith("last"));
+}
+
+// A request that is cut by the end is not one.
+TEST_F(SessionTest, WhatTheEndCutsIsDropped) {
+  Start();
+  Wire wire(server_->port());
+  wire.Say(absl::StrCat("GET /held HTTP/1.1\r\n", kHost, "\r\n") +
+           Post("/echo", "Content-Length: 3\r\n", "hi"));
+  wire.EndSaying();
+  const auto first = Held();
+  EXPECT_EQ(wire.HearUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  first->Answer(200, "", "first");
+  EXPECT_THAT(wire.Hear(), EndsWith("first"));
 }
 
 // A stream notices by what it writes.

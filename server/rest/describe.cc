@@ -81,9 +81,10 @@ absl::StatusOr<Json> ConfigOf(ServerCore& core, const std::string& name,
               {"output", ConfigTensorsOf(metadata.outputs())}};
 }
 
-Json IndexOf(ServerCore& core, bool ready) {
+Json IndexOf(ServerCore& core, bool ready, const Caller& caller) {
   Json list = Json::array();
   for (const auto& version : core.registry().versions().List("")) {
+    if (!caller.Sees(version->name())) continue;
     auto [state, reason] = StateOf(*version);
     if (ready && state != "READY") continue;
     list.push_back({{"name", version->name()},

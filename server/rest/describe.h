@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/access/access.h"
 #include "server/core/core.h"
 #include "server/http/json_body.h"
 
@@ -20,8 +21,8 @@ absl::StatusOr<Json> DescribeModel(ServerCore& core, const std::string& name,
 absl::StatusOr<Json> ConfigOf(ServerCore& core, const std::string& name,
                               const std::string& version);
 
-// Lists all versions with their states; `ready`: only those that serve.
-Json IndexOf(ServerCore& core, bool ready);
+// Lists the versions that the caller may use, with their states; `ready`: only those that serve.
+Json IndexOf(ServerCore& core, bool ready, const Caller& caller);
 
 }  // namespace athanor
 

@@ -53,21 +53,35 @@ absl::StatusOr<Json> Statistics(ServerCore&, const RestModel&) {
   return Unimplemented("statistics are not supported here; GET /metrics has them for Prometheus");
 }
 
+// Returns whether the request may be about the model; else it is answered.
+bool MayUse(HttpExchange& exchange, const RestModel& model) {
+  const absl::Status may = exchange.caller().MayUse(model.name);
+  if (!may.ok()) AnswerRestError(exchange, may);
+  return may.ok();
+}
+
 void GetModel(ServerCore& core, HttpExchange& exchange) {
   absl::string_view rest = absl::StripPrefix(exchange.request().path, kModels);
-  if (rest == "stats" || absl::ConsumeSuffix(&rest, "/stats")) {
-    AnswerJson(exchange, Statistics(core, ModelOf(rest)));
-  } else if (absl::ConsumeSuffix(&rest, "/ready")) {
-    const RestModel model = ModelOf(rest);
+  if (rest == "stats") {
+    AnswerJson(exchange, Statistics(core, {}));
+    return;
+  }
+  std::string what;
+  for (const char* each : {"/stats", "/ready", "/config", "/trace/setting"}) {
+    if (what.empty() && absl::ConsumeSuffix(&rest, each)) what = each;
+  }
+  const RestModel model = ModelOf(rest);
+  if (!MayUse(exchange, model)) return;
+  if (what == "/stats") {
+    AnswerJson(exchange, Statistics(core, model));
+  } else if (what == "/ready") {
     const auto ready = IsModelReady(core, model.name, model.version);
     AnswerHealth(exchange, ready.ok() && *ready ? 200 : 400);
-  } else if (absl::ConsumeSuffix(&rest, "/config")) {
-    const RestModel model = ModelOf(rest);
+  } else if (what == "/config") {
     AnswerJson(exchange, ConfigOf(core, model.name, model.version));
-  } else if (absl::ConsumeSuffix(&rest, "/trace/setting")) {
+  } else if (what == "/trace/setting") {
     AnswerJson(exchange, Unimplemented("traces are not supported"));
   } else {
-    const RestModel model = ModelOf(rest);
     AnswerJson(exchange, DescribeModel(core, model.name, model.version));
   }
 }
@@ -75,12 +89,17 @@ void GetModel(ServerCore& core, HttpExchange& exchange) {
 void PostModel(ServerCore& core, Exchange exchange) {
   const std::string path = exchange->request().path;
   absl::string_view rest = absl::StripPrefix(path, kModels);
-  if (absl::ConsumeSuffix(&rest, "/infer")) {
-    AnswerInfer(core, ModelOf(rest), std::move(exchange));
-  } else if (absl::ConsumeSuffix(&rest, "/trace/setting")) {
+  std::string what;
+  for (const char* each : {"/infer", "/trace/setting", "/generate", "/generate_stream"}) {
+    if (what.empty() && absl::ConsumeSuffix(&rest, each)) what = each;
+  }
+  const RestModel model = ModelOf(rest);
+  if (!MayUse(*exchange, model)) return;
+  if (what == "/infer") {
+    AnswerInfer(core, model, std::move(exchange));
+  } else if (what == "/trace/setting") {
     AnswerRestError(*exchange, Unimplemented("traces are not supported"));
-  } else if (absl::ConsumeSuffix(&rest, "/generate") ||
-             absl::ConsumeSuffix(&rest, "/generate_stream")) {
+  } else if (!what.empty()) {
     AnswerRestError(*exchange, Unimplemented("generate is not supported here; --openai_listen "
                                              "serves language models"));
   } else {
@@ -88,7 +107,8 @@ void PostModel(ServerCore& core, Exchange exchange) {
   }
 }
 
-absl::StatusOr<Json> Index(ServerCore& core, const std::string& body) {
+absl::StatusOr<Json> Index(ServerCore& core, const HttpExchange& exchange) {
+  const std::string& body = exchange.request().body;
   bool ready = false;
   if (!body.empty()) {
     ASSIGN_OR_RETURN(const JsonBody read, ParseJsonBody(body, &core.ledger()));
@@ -101,7 +121,7 @@ absl::StatusOr<Json> Index(ServerCore& core, const std::string& body) {
       ready = value.get<bool>();
     }
   }
-  return IndexOf(core, ready);
+  return IndexOf(core, ready, exchange.caller());
 }
 
 // Makes a handler that refuses what Triton has and this server has not.
@@ -134,7 +154,7 @@ std::vector<Route> RestRoutes(ServerCore* core) {
       {"POST", absl::StrCat(kModels, "*"), Role::kInfer, most,
        [core](Exchange e) { PostModel(*core, std::move(e)); }},
       {"POST", "/v2/repository/index", Role::kInfer, kSmallBody,
-       [core](Exchange e) { AnswerJson(*e, Index(*core, e->request().body)); }},
+       [core](Exchange e) { AnswerJson(*e, Index(*core, *e)); }},
       Refused("POST", "/v2/repository/models/*", Role::kUpload, load),
       Refused("GET", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
       Refused("POST", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),

@@ -15,9 +15,10 @@ constexpr std::chrono::milliseconds kLookAgain{100};
 void ChunkReads::Begin() {
   absl::Status admitted = admission_.status();
   if (admitted.ok()) {
+    const std::string& name = admission_.caller().name();
     auto place = core_.upload_places().Take(
-        PeerOfCall(context_->peer()).host, [this](const absl::Status& why) { GiveUp(why); },
-        UploadPlaces::Clock::now());
+        name.empty() ? PeerOfCall(context_->peer()).host : name,
+        [this](const absl::Status& why) { GiveUp(why); }, UploadPlaces::Clock::now());
     if (place.ok()) {
       place_ = *std::move(place);
       return Read();

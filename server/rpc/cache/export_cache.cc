@@ -93,6 +93,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       Finish(EndCall(kMethod, *context_, status, &admission_));
       return;
     }
+    LogAudited(admission_, *context_, request_.model());
     at_.semantics_version = kSemanticsVersion;
     at_.recipe_format = kRecipeFormat;
     at_.binaries = request_.binaries();
@@ -193,7 +194,6 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       Finish(EndCall(kMethod, *context_, status, &admission_));
       return;
     }
-    LogAudited(admission_, *context_, request_.model());
     LogInfo("cache exported", {{"request", RequestId(*context_)},
                                {"model", request_.model()},
                                {"recipes", recipes_},

@@ -47,6 +47,7 @@ class UploadCall final : public ChunkReads {
     ServerLedger::Reservation held;
     absl::Status status = ParseRequest(core_, bytes_, &message, &held);
     if (status.ok() && message.has_header()) status = CheckHeader(message.header());
+    if (status.ok() && message.has_commit()) status = CheckNumberOfModels();
     if (status.ok() && message.has_commit() && upload_.imports()) {
       core_.import_queue().Submit([this, message] { Go(upload_.Take(message)); });
       return;
@@ -56,19 +57,21 @@ class UploadCall final : public ChunkReads {
 
   absl::Status CheckHeader(const v1::UploadHeader& header) {
     RETURN_IF_ERROR(admission_.caller().MayUse(header.name()));
-    RETURN_IF_ERROR(CheckNumberOfModels(header.name()));
+    name_ = header.name();
+    RETURN_IF_ERROR(CheckNumberOfModels());
     const auto& rules = header.disable_rules();
     return core_.workers().policies().CheckRules("header.disable_rules",
                                                  {rules.begin(), rules.end()});
   }
 
-  // Counts the names of models that the caller's patterns have. Uploads at once may each find room.
-  absl::Status CheckNumberOfModels(const std::string& name) {
+  // Counts the names of models that the caller's patterns have: at first, so that nothing is sent
+  // in vain, and at the commit, when others may have come.
+  absl::Status CheckNumberOfModels() {
     const Caller& caller = admission_.caller();
     if (caller.max_models() == 0) return absl::OkStatus();
     std::set<std::string> names;
     for (const auto& version : core_.registry().versions().List("")) {
-      if (version->name() == name) return absl::OkStatus();  // one version more
+      if (version->name() == name_) return absl::OkStatus();  // one version more
       if (caller.Sees(version->name())) names.insert(version->name());
     }
     if (static_cast<int64_t>(names.size()) < caller.max_models()) return absl::OkStatus();
@@ -147,6 +150,7 @@ class UploadCall final : public ChunkReads {
   }
 
   grpc::ByteBuffer* const reply_bytes_;
+  std::string name_;  // of the header
   Upload upload_;
 };
 
