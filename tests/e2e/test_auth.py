@@ -115,6 +115,15 @@ def test_pages_are_for_those_who_monitor(auth_server: Server) -> None:
         assert _status(auth_server.http_address, path, ADMIN) == 200
 
 
+def test_rest_knows_the_models_of_the_caller(auth_server: Server) -> None:
+    path = "/v2/models/team/double/ready"
+    assert _status(auth_server.http_address, path) == 401
+    assert _status(auth_server.http_address, path, WATCH) == 403
+    assert _status(auth_server.http_address, path, OTHER) == 403
+    assert _status(auth_server.http_address, path, TEAM) == 200
+    assert _status(auth_server.http_address, "/v2/health/ready") == 200
+
+
 def test_openai_clients_send_tokens_as_keys(auth_server: Server) -> None:
     url = f"http://{auth_server.openai_address}/v1"
     with openai.OpenAI(base_url=url, api_key=TEAM, max_retries=0) as client:
