@@ -236,6 +236,7 @@ std::shared_ptr<Embedding::Run> Embedding::NextRun() {
 }
 
 void Embedding::Ended(Run* run, const absl::Status& status) {
+  const std::shared_ptr<Embedding> self = shared_from_this();
   std::shared_ptr<Run> kept;  // and with it `run`, which calls this
   {
     MutexLock lock(mu_);
@@ -245,6 +246,7 @@ void Embedding::Ended(Run* run, const absl::Status& status) {
     active_.erase(at);
   }
   if (!status.ok()) Fail(status);
+  kept.reset();  // with its memory, ahead of an answer; nobody uses `run` any more
   StartRuns();
 }
 

@@ -2,8 +2,8 @@
 // the memory that a run writes them into.
 //
 //   RETURN_IF_ERROR(tensors.Choose(*version, bound));
-//   ASSIGN_OR_RETURN(int64_t bytes, tensors.Describe(version->output_shapes(), bound.dims,
-//   &reply)); tensors.Allocate(&reply);
+//   ASSIGN_OR_RETURN(int64_t bytes, tensors.Describe(shapes, bound.dims, &reply));
+//   tensors.Allocate(&reply);
 //   ... a run fills tensors.outputs() ...
 //   tensors.Repeat(&reply);
 //

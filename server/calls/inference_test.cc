@@ -28,6 +28,10 @@ class Caller final : public InferenceSink {
   }
 
   Inference& inference() { return *inference_; }
+  bool ended() {
+    MutexLock lock(mu_);
+    return end_.has_value();
+  }
   absl::Status AwaitEnd() {
     MutexLock lock(mu_);
     while (!end_.has_value()) cv_.Wait(lock);
@@ -42,6 +46,7 @@ class Caller final : public InferenceSink {
 
   absl::Status Answer(inference::ModelInferResponse* reply) override {
     reply_.Swap(reply);
+    thread = std::this_thread::get_id();
     return answered;
   }
   void Release() override { ++released; }
@@ -55,6 +60,7 @@ class Caller final : public InferenceSink {
 
   absl::Status answered;  // what Answer returns
   int released = 0;
+  std::thread::id thread;  // which called Answer
 
  private:
   std::unique_ptr<Inference> inference_;
@@ -66,6 +72,13 @@ class Caller final : public InferenceSink {
 
 class InferenceTest : public CoreTest {
  protected:
+  void SetUp() override {
+    options_.inline_us = 1'000'000;
+    options_.max_queue = 1;
+    options_.max_queue_delay_ms = 0;
+    options_.refusals_per_second = 1;
+    CoreTest::SetUp();
+  }
   std::shared_ptr<ModelVersion> Begin(const std::string& name, const TestModel& model) {
     std::shared_ptr<ModelVersion> version = Store(name, model);
     EXPECT_TRUE(core_->workers().Start(version).ok());
@@ -88,6 +101,7 @@ TEST_F(InferenceTest, AnswersOnThisThreadOrOnARunner) {
     caller.inference().Begin({.bytes = 100, .runs_here = here});
     ASSERT_TRUE(caller.AwaitEnd().ok());
     EXPECT_THAT(caller.values(), ElementsAre(3, -8));
+    EXPECT_EQ(caller.thread == std::this_thread::get_id(), here);
     EXPECT_EQ(caller.reply().id(), "mine");
     EXPECT_EQ(caller.reply().model_version(), "1");
     EXPECT_TRUE(caller.reply().parameters().contains("queue_us"));
@@ -106,6 +120,33 @@ TEST_F(InferenceTest, RefusalsSayWhatIsWrong) {
   Caller refused(*core_, FloatRequest("m", {1, 2}));
   refused.inference().Refuse(absl::UnavailableError("no"));
   EXPECT_EQ(refused.AwaitEnd(), absl::UnavailableError("no"));
+}
+
+TEST_F(InferenceTest, ARefusalThatIsHeldBackHoldsNoMemory) {
+  Serve("m", ScaleModel({1}));
+  control_->HoldRuns();
+  std::vector<std::unique_ptr<Caller>> callers;
+  const auto ask = [&]() -> Caller& {
+    callers.push_back(std::make_unique<Caller>(*core_, FloatRequest("m", {1}),
+                                               InferenceCaller{.client = "greedy"}));
+    callers.back()->inference().Begin({});
+    return *callers.back();
+  };
+  const auto held = [&] {
+    int64_t held = control_->runs_waiting();
+    for (const auto& queue : core_->requests().waiting()) held += queue.requests;
+    return held;
+  };
+  for (int64_t asked = 1; !ask().ended(); ++asked) {
+    while (held() < asked) std::this_thread::yield();
+  }
+  EXPECT_EQ(callers.back()->released, 0) << "the first refusal is told at once";
+  Caller& second = ask();
+  EXPECT_EQ(second.released, 1);
+  EXPECT_EQ(second.AwaitEnd().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(core_->refusals().held(), 0);
+  control_->ReleaseRuns();
+  for (const auto& caller : callers) static_cast<void>(caller->AwaitEnd());
 }
 
 TEST_F(InferenceTest, AnAnswerThatFailsEndsWithItsError) {

@@ -1,6 +1,7 @@
-// What a version of an encoder has beside its plans. Its graph takes `ids` i32[B, T] and `lengths`
-// i32[B], the tokens of each row; positions behind them are padding, of any valid id, and change
-// nothing. It gives `embeddings` f32[B, width]; a row without tokens makes zeros.
+// Holds an encoder's text and sizes, which a version has beside its plans. Its graph takes `ids`
+// i32[B, T] and `lengths` i32[B], the tokens of each row; positions behind them are padding, of any
+// valid id, and change nothing. It gives `embeddings` f32[B, width]; a row without tokens makes
+// zeros.
 #ifndef ATHANOR_SERVER_MODELS_ENCODER_MODEL_H_
 #define ATHANOR_SERVER_MODELS_ENCODER_MODEL_H_
 

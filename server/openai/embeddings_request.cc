@@ -14,6 +14,10 @@ namespace {
 constexpr char kInput[] = "a text, a list of texts, a list of tokens, or a list of these";
 
 absl::Status ReadTokens(const Json& list, EmbeddingInput* input) {
+  if (static_cast<int64_t>(list.size()) > kMostEmbeddingTokens) {
+    return Invalid(input->name, " has ", list.size(), " tokens; a request may have ",
+                   kMostEmbeddingTokens);
+  }
   input->tokens.reserve(list.size());
   for (size_t i = 0; i < list.size(); ++i) {
     int64_t token = 0;

@@ -111,7 +111,7 @@ TEST_F(EmbeddingsTest, Base64HasTheSameNumbers) {
   EXPECT_EQ(VectorsOf(base64), VectorsOf(Embed(R"(["ab","xyz"])")->AwaitEnd()));
 }
 
-TEST_F(EmbeddingsTest, AThousandInputsKeepTheirOrder) {
+TEST_F(EmbeddingsTest, TheMostInputsKeepTheirOrder) {
   ServeEncoder();
   std::mt19937 random(3);
   Json input = Json::array();
@@ -145,6 +145,9 @@ TEST_F(EmbeddingsTest, WrongInputsAreNamed) {
   Json many = Json::array();
   for (int i = 0; i < 2049; ++i) many.push_back("a");
   ExpectError(many.dump(), "input", "input has 2049 inputs; it may have 2048");
+  std::string tokens = "[5";
+  for (int i = 0; i < 300'000; ++i) tokens += ",5";
+  ExpectError(tokens + "]", "input", "input has 300001 tokens; a request may have 300000");
 }
 
 TEST_F(EmbeddingsTest, LongInputsAreRefusedNotCut) {

@@ -144,6 +144,7 @@ class Side {
   absl::Status BeginAnswer(Endpoint endpoint, const Exchange& exchange) const {
     ASSIGN_OR_RETURN(JsonBody body, TakeBody(*exchange));
     ASSIGN_OR_RETURN(OpenAiRequest request, ReadRequest(endpoint, std::move(body.value)));
+    body = {};
     RETURN_IF_ERROR(exchange->caller().MayUse(names_.Resolve(request.model)));
     int64_t bytes = 0;
     for (v1::GenerateRequest& generate : request.generate) {
@@ -160,6 +161,7 @@ class Side {
   absl::Status BeginEmbeddings(const Exchange& exchange) const {
     ASSIGN_OR_RETURN(JsonBody body, TakeBody(*exchange));
     ASSIGN_OR_RETURN(EmbeddingsRequest request, ReadEmbeddings(std::move(body.value)));
+    body = {};
     EmbeddingRequest embedding{.model = names_.Resolve(request.model)};
     RETURN_IF_ERROR(exchange->caller().MayUse(embedding.model));
     ASSIGN_OR_RETURN(embedding.memory,

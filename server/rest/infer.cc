@@ -50,8 +50,10 @@ class RestInfer final : public InferenceSink,
   absl::Status Accept(const inference::ModelInferResponse& reply) override {
     RETURN_IF_ERROR(CheckForms(reply, request_));
     json_bytes_ = MostJsonBytes(reply, request_);
-    ASSIGN_OR_RETURN(auto memory,
-                     core_.ledger().Reserve(HeldKind::kRequests, json_bytes_, "the answer"));
+    // Held until the answer is written, which takes as long as its client likes.
+    ASSIGN_OR_RETURN(auto memory, core_.ledger().Reserve(HeldKind::kRequests,
+                                                         json_bytes_ + BinaryBytes(reply, request_),
+                                                         "the answer"));
     exchange_->Keep(std::make_shared<ServerLedger::Reservation>(std::move(memory)));
     return absl::OkStatus();
   }

@@ -111,6 +111,15 @@ int64_t MostJsonBytes(const ModelInferResponse& reply, const RestRequest& reques
   return bytes;
 }
 
+int64_t BinaryBytes(const ModelInferResponse& reply, const RestRequest& request) {
+  int64_t bytes = 0;
+  for (const auto& output : reply.outputs()) {
+    if (!request.WantsBytes(output.name())) continue;
+    bytes += ElementsOf(output) * DTypeBytes(FindDatatype(output.datatype())->dtype);
+  }
+  return bytes;
+}
+
 RestAnswer WriteInferAnswer(const ModelInferResponse& reply, const RestRequest& request) {
   RestAnswer answer;
   std::string& text = answer.body;

@@ -35,6 +35,8 @@ absl::Status CheckForms(const inference::ModelInferResponse& reply, const RestRe
 // Returns an upper bound on the bytes of the answer's JSON; `reply` need not have contents.
 // REQUIRES: CheckForms is OK.
 int64_t MostJsonBytes(const inference::ModelInferResponse& reply, const RestRequest& request);
+// Returns the bytes that follow the JSON.
+int64_t BinaryBytes(const inference::ModelInferResponse& reply, const RestRequest& request);
 // REQUIRES: CheckForms is OK.
 RestAnswer WriteInferAnswer(const inference::ModelInferResponse& reply, const RestRequest& request);
 

@@ -148,7 +148,7 @@ std::vector<Route> RestRoutes(ServerCore* core) {
       {"GET", "/healthz", Role::kNone, 0, ready(503)},
       {"GET", "/v2/health/live", Role::kNone, 0, live},
       {"GET", "/v2/health/ready", Role::kNone, 0, ready(400)},
-      {"GET", "/v2", Role::kInfer, 0, [](Exchange e) { AnswerJson(*e, DescribeServer()); }},
+      {"GET", "/v2", Role::kNone, 0, [](Exchange e) { AnswerJson(*e, DescribeServer()); }},
       {"GET", absl::StrCat(kModels, "*"), Role::kInfer, 0,
        [core](Exchange e) { GetModel(*core, *e); }},
       {"POST", absl::StrCat(kModels, "*"), Role::kInfer, most,

@@ -151,6 +151,25 @@ TEST_F(RestTest, ErrorsHaveTritonsForm) {
   EXPECT_EQ(RestErrorBody(405, "no", "/").second, "405: no\n");
 }
 
+TEST_F(RestTest, AnAnswerThatIsNotReadIsInTheLedger) {
+  const std::vector<float> w(50'000, 2);
+  Serve("m", ScaleModel(w));
+  const std::string bytes(w.size() * sizeof(float), '\0');
+  const std::string json =
+      absl::StrCat(R"({"inputs":[{"name":"x","shape":[50000],"datatype":"FP32","parameters":)",
+                   R"({"binary_data_size":200000}}],"parameters":{"binary_data_output":true}})");
+  const auto client = std::make_unique<FakeClient>(
+      HttpRequest{.method = "POST",
+                  .path = "/v2/models/m/infer",
+                  .body = json + bytes,
+                  .headers = {{"Inference-Header-Content-Length", absl::StrCat(json.size())}}});
+  client->Hold();
+  routes_->Find("POST", "/v2/models/m/infer").route->handler(client->Ask());
+  EXPECT_EQ(client->AwaitEnd().status, 200);
+  EXPECT_GE(core_->ledger().used(HeldKind::kRequests), 200'000);
+  client->Hold(false);
+}
+
 TEST_F(RestTest, HalvesAreBytesOnly) {
   Graph graph;
   graph.name = "half";

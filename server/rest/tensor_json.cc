@@ -1,5 +1,6 @@
 #include "server/rest/tensor_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -54,6 +55,17 @@ absl::Status ReadInteger(const DatatypeRow& datatype, const Json& value, int64_t
   return absl::OkStatus();
 }
 
+// Returns an infinity for what rounds to none of T; a cast would have no defined result.
+template <typename T>
+T NearestTo(double number) {
+  constexpr double kBeyond = 0x1.ffffffp127;  // halfway from the largest float to the next one
+  if (sizeof(T) == sizeof(float) && std::abs(number) >= kBeyond) {
+    return std::copysign(std::numeric_limits<T>::infinity(), static_cast<T>(number > 0 ? 1 : -1));
+  }
+  constexpr double kMost = std::numeric_limits<T>::max();
+  return static_cast<T>(std::clamp(number, -kMost, kMost));
+}
+
 template <typename T>
 absl::Status ReadFloat(const DatatypeRow& datatype, const Json& value, int64_t index,
                        std::string* raw) {
@@ -61,11 +73,12 @@ absl::Status ReadFloat(const DatatypeRow& datatype, const Json& value, int64_t i
     return Invalid("element ", index, " is ", Shown(value), "; ", datatype.name, " has numbers");
   }
   const auto number = value.get<double>();
-  if (std::abs(number) > static_cast<double>(std::numeric_limits<T>::max())) {
+  // The shortest text of the largest float is beyond it, and rounds to it.
+  if (!std::isfinite(NearestTo<T>(number))) {
     return Invalid("element ", index, " is ", Shown(value), ", which is beyond all of ",
                    datatype.name);
   }
-  Append<T>(static_cast<T>(number), raw);
+  Append<T>(NearestTo<T>(number), raw);
   return absl::OkStatus();
 }
 

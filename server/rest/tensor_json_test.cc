@@ -47,6 +47,7 @@ TEST(TensorJsonTest, ExtremesGoThroughUnchanged) {
            {"UINT32", "[0,4294967295]"},
            {"UINT64", "[0,18446744073709551615]"},
            {"FP32", "[-3.4028235e+38,1e-45]"},
+           {"FP32", "[3.4028235e+38,-1e-45]"},
            {"FP32", "[-1.1754944e-38,0.1]"},
            {"FP64", "[-2.2250738585072014e-308,1.7976931348623157e+308]"},
        }) {
@@ -79,6 +80,7 @@ TEST(TensorJsonTest, WrongElementsAreNamed) {
   ExpectWrong("INT32", "[true]", 1, "element 0 is true");
   ExpectWrong("FP32", "[true]", 1, "element 0 is true; FP32 has numbers");
   ExpectWrong("FP32", "[1e39]", 1, "which is beyond all of FP32");
+  ExpectWrong("FP32", "[3.4028236e38]", 1, "which is beyond all of FP32");
   ExpectWrong("BOOL", "[2]", 1, "element 0 is 2; BOOL has true and false");
   EXPECT_EQ(*Read("BOOL", "[0,1]", 2), std::string("\0\1", 2));
 }
