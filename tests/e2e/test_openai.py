@@ -13,13 +13,16 @@ import urllib.request
 from collections.abc import Iterator
 
 import athanor
+import numpy as np
 import openai
 import pytest
 import tiny_decoder
-from conftest import Server
+from conftest import ROOT, Server
 from tiny_decoder import CHARACTERS, LONGEST
 
 GOLDEN = json.loads((tiny_decoder.DATA / "golden.json").read_text())
+ENCODER = ROOT / "tests/tokens/testdata/bert"
+VECTORS = json.loads((ENCODER / "golden.json").read_text())
 PROMPT, GREEDY = GOLDEN["ids"], GOLDEN["greedy"]
 SAID = "".join(CHARACTERS[token] for token in PROMPT[1:])
 MESSAGES = [{"role": "user", "content": SAID}]
@@ -38,9 +41,10 @@ def openai_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     checkpoint.mkdir()
     tiny_decoder.write(checkpoint)
     server = Server(folder / "state", "--openai_listen=127.0.0.1:0", f"--openai_keys={keys}",
-                    "--openai_aliases=gpt-4o=tiny").start()
+                    "--openai_aliases=gpt-4o=tiny,text-embedding-3-small=encoder").start()
     with server.client() as client:
         client.upload(checkpoint, name="tiny", budget="0").wait("baseline", timeout=120)
+        client.upload(ENCODER, name="encoder", budget="0").wait("baseline", timeout=120)
         yield server
         _idle(client)
     assert server.stop() == 0, server.log.read_text()
@@ -68,9 +72,11 @@ def tiny(openai_server: Server) -> Iterator[openai.OpenAI]:
 
 def test_models(tiny: openai.OpenAI) -> None:
     listed = list(tiny.models.list())
-    assert [model.id for model in listed] == ["tiny", "gpt-4o"]
+    assert [model.id for model in listed] == ["encoder", "tiny", "gpt-4o",
+                                              "text-embedding-3-small"]
     assert {model.object for model in listed} == {"model"}
-    assert listed[0].max_model_len == LONGEST
+    assert listed[1].max_model_len == LONGEST
+    assert listed[0].meta["n_embd"] == len(VECTORS["embeddings"][0])
     assert tiny.models.retrieve("gpt-4o").root == "tiny"
     with pytest.raises(openai.NotFoundError) as caught:
         tiny.models.retrieve("absent")
@@ -268,3 +274,70 @@ def test_many_of_asyncio(openai_server: Server) -> None:
             return await asyncio.gather(*(_chat(client, i % 2 == 0) for i in range(32)))
 
     assert asyncio.run(run()) == [TEXT[:32]] * 32
+
+
+def _vectors(answer: openai.types.CreateEmbeddingResponse) -> np.ndarray:
+    assert [one.index for one in answer.data] == list(range(len(answer.data)))
+    return np.array([one.embedding for one in answer.data])
+
+
+def test_embeddings_are_golden(tiny: openai.OpenAI) -> None:
+    answer = tiny.embeddings.create(model="text-embedding-3-small", input=VECTORS["ids"])
+    np.testing.assert_allclose(_vectors(answer), VECTORS["embeddings"], atol=1e-5)
+    assert answer.model == "text-embedding-3-small"
+    tokens = sum(map(len, VECTORS["ids"]))
+    assert (answer.usage.prompt_tokens, answer.usage.total_tokens) == (tokens, tokens)
+    # The client asks for base64 unless told otherwise.
+    floats = tiny.embeddings.create(model="encoder", input=VECTORS["ids"],
+                                    encoding_format="float")
+    np.testing.assert_array_equal(np.float32(_vectors(floats)), np.float32(_vectors(answer)))
+    for index, ids in enumerate(VECTORS["ids"]):
+        alone = tiny.embeddings.create(model="encoder", input=ids)
+        np.testing.assert_allclose(_vectors(alone)[0], VECTORS["embeddings"][index], atol=1e-5)
+
+
+def test_embeddings_of_texts(tiny: openai.OpenAI) -> None:
+    """A text is [CLS], its letters, [SEP]: pieces 2, 5 for "a" and so on, 3."""
+    texts = tiny.embeddings.create(model="encoder", input=["a b", "The."])
+    tokens = tiny.embeddings.create(model="encoder", input=[[2, 5, 6, 3], [2, 57, 62, 3]])
+    np.testing.assert_array_equal(_vectors(texts), _vectors(tokens))
+    assert texts.usage.prompt_tokens == 8
+
+
+def test_the_most_embeddings_keep_their_order(tiny: openai.OpenAI) -> None:
+    inputs = [[2, *[5 + (i + j) % 50 for j in range(i % 29)], 3] for i in range(2048)]
+    all_of_them = _vectors(tiny.embeddings.create(model="encoder", input=inputs))
+    assert len(all_of_them) == 2048
+    for i in (0, 1, 500, 2047):
+        alone = _vectors(tiny.embeddings.create(model="encoder", input=inputs[i]))[0]
+        np.testing.assert_allclose(all_of_them[i], alone, atol=1e-5)
+
+
+def test_embeddings_that_are_refused(tiny: openai.OpenAI) -> None:
+    for fields, param, text in (
+            ({"input": ["a", ""]}, "input[1]", "is empty"),
+            ({"input": [[5], [5, 64]]}, "input[1][1]", "the model's tokens are 0 to 63"),
+            ({"input": ["a"] * 2049}, "input", "it may have 2048"),
+            ({"input": ["a", "a " * 31]}, "input[1]", "the model takes at most 32"),
+            ({"input": "a", "dimensions": 8}, "dimensions", "not supported"),
+            ({"input": "a", "model": "tiny"}, None, "is no encoder")):
+        with pytest.raises(openai.BadRequestError) as caught:
+            tiny.embeddings.create(**{"model": "encoder", **fields})
+        assert caught.value.param == param, caught.value
+        assert text in caught.value.message
+    with pytest.raises(openai.BadRequestError) as caught:
+        tiny.completions.create(model="encoder", prompt="a")
+    assert "is an encoder" in caught.value.message
+
+
+def test_embeddings_many_at_once(openai_server: Server) -> None:
+    async def ask() -> list[np.ndarray]:
+        async with openai.AsyncOpenAI(base_url=_url(openai_server), api_key=KEY, max_retries=0,
+                                      timeout=120) as client:
+            answers = await asyncio.gather(*(
+                client.embeddings.create(model="encoder", input=VECTORS["ids"])
+                for _ in range(16)))
+        return [_vectors(answer) for answer in answers]
+
+    for vectors in asyncio.run(ask()):
+        np.testing.assert_allclose(vectors, VECTORS["embeddings"], atol=1e-5)
