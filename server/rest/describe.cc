@@ -46,12 +46,39 @@ std::pair<std::string, std::string> StateOf(const ModelVersion& version) {
   return {"UNAVAILABLE", "it has no plan: see its compile job"};
 }
 
+Json CountOf(int64_t count, int64_t nanoseconds) { return {{"count", count}, {"ns", nanoseconds}}; }
+
+Json StatisticsOf(const ModelVersion& version) {
+  const MetricCells& cells = version.metrics().cells;
+  const auto ok = cells.value(Metric::kRequests, static_cast<int>(absl::StatusCode::kOk));
+  const HistogramCounts requests = cells.histogram(Metric::kRequestSeconds);
+  const HistogramCounts queue = cells.histogram(Metric::kQueueSeconds);
+  const HistogramCounts runs = cells.histogram(Metric::kExecSeconds);
+  const Json none = CountOf(0, 0);
+  return {{"name", version.name()},
+          {"version", absl::StrCat(version.version())},
+          {"last_inference", 0},
+          {"inference_count", ok},
+          {"execution_count", runs.count()},
+          {"inference_stats",
+           {{"success", CountOf(ok, requests.sum)},
+            {"fail", CountOf(requests.count() - ok, 0)},
+            {"queue", CountOf(queue.count(), queue.sum)},
+            {"compute_input", none},
+            {"compute_infer", CountOf(runs.count(), runs.sum)},
+            {"compute_output", none},
+            {"cache_hit", none},
+            {"cache_miss", none}}},
+          {"batch_stats", Json::array()}};
+}
+
 }  // namespace
 
 Json DescribeServer() {
   return {{"name", "athanor"},
           {"version", kVersion},
-          {"extensions", {"binary_tensor_data", "model_configuration", "model_repository"}}};
+          {"extensions",
+           {"binary_tensor_data", "model_configuration", "model_repository", "statistics"}}};
 }
 
 absl::StatusOr<Json> DescribeModel(ServerCore& core, const std::string& name,
@@ -79,6 +106,20 @@ absl::StatusOr<Json> ConfigOf(ServerCore& core, const std::string& name,
               {"max_batch_size", 0},
               {"input", ConfigTensorsOf(metadata.inputs())},
               {"output", ConfigTensorsOf(metadata.outputs())}};
+}
+
+absl::StatusOr<Json> StatisticsOf(ServerCore& core, const std::string& name,
+                                  const std::string& version, const Caller& caller) {
+  Json list = Json::array();
+  if (!name.empty()) {
+    ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(name, version));
+    list.push_back(StatisticsOf(*found));
+  } else {
+    for (const auto& each : core.registry().versions().List("")) {
+      if (caller.Sees(each->name())) list.push_back(StatisticsOf(*each));
+    }
+  }
+  return Json{{"model_stats", std::move(list)}};
 }
 
 Json IndexOf(ServerCore& core, bool ready, const Caller& caller) {

@@ -21,6 +21,11 @@ absl::StatusOr<Json> DescribeModel(ServerCore& core, const std::string& name,
 absl::StatusOr<Json> ConfigOf(ServerCore& core, const std::string& name,
                               const std::string& version);
 
+// Returns Triton's statistics of a version, or of all versions that the caller may use if `name` is
+// empty. Those that are not counted are 0; the time of requests that failed is with the others'.
+absl::StatusOr<Json> StatisticsOf(ServerCore& core, const std::string& name,
+                                  const std::string& version, const Caller& caller);
+
 // Lists the versions that the caller may use, with their states; `ready`: only those that serve.
 Json IndexOf(ServerCore& core, bool ready, const Caller& caller);
 

@@ -49,10 +49,6 @@ RestModel ModelOf(absl::string_view rest) {
   return {std::string(rest.substr(0, at)), std::string(rest.substr(at + sizeof(kVersions) - 1))};
 }
 
-absl::StatusOr<Json> Statistics(ServerCore&, const RestModel&) {
-  return Unimplemented("statistics are not supported here; GET /metrics has them for Prometheus");
-}
-
 // Returns whether the request may be about the model; else it is answered.
 bool MayUse(HttpExchange& exchange, const RestModel& model) {
   const absl::Status may = exchange.caller().MayUse(model.name);
@@ -63,7 +59,7 @@ bool MayUse(HttpExchange& exchange, const RestModel& model) {
 void GetModel(ServerCore& core, HttpExchange& exchange) {
   absl::string_view rest = absl::StripPrefix(exchange.request().path, kModels);
   if (rest == "stats") {
-    AnswerJson(exchange, Statistics(core, {}));
+    AnswerJson(exchange, StatisticsOf(core, "", "", exchange.caller()));
     return;
   }
   std::string what;
@@ -73,7 +69,7 @@ void GetModel(ServerCore& core, HttpExchange& exchange) {
   const RestModel model = ModelOf(rest);
   if (!MayUse(exchange, model)) return;
   if (what == "/stats") {
-    AnswerJson(exchange, Statistics(core, model));
+    AnswerJson(exchange, StatisticsOf(core, model.name, model.version, exchange.caller()));
   } else if (what == "/ready") {
     const auto ready = IsModelReady(core, model.name, model.version);
     AnswerHealth(exchange, ready.ok() && *ready ? 200 : 400);

@@ -146,7 +146,7 @@ TEST_F(RestTest, ErrorsHaveTritonsForm) {
   expect(Ask("POST", "/v2/repository/models/m/load")->AwaitEnd(), 501, "not loaded and unloaded");
   expect(Get("/v2/systemsharedmemory/status"), 501, "shared memory is not supported");
   expect(Get("/v2/logging"), 501, "--log_level");
-  expect(Get("/v2/models/m/stats"), 501, "/metrics");
+  expect(Get("/v2/models/absent/stats"), 404, "does not exist");
   EXPECT_EQ(RestErrorBody(405, "no", "/v2/models/m").second, R"({"error":"no"})");
   EXPECT_EQ(RestErrorBody(405, "no", "/").second, "405: no\n");
 }
@@ -224,6 +224,25 @@ TEST_F(RestTest, MetadataConfigurationIndex) {
   EXPECT_EQ(Ask("POST", "/v2/repository/index")->AwaitEnd().body(), all);
   EXPECT_EQ(Ask("POST", "/v2/repository/index", R"({"ready":true})")->AwaitEnd().body(), all);
   EXPECT_EQ(Ask("POST", "/v2/repository/index", R"({"ready":1})")->AwaitEnd().status, 400);
+}
+
+TEST_F(RestTest, Statistics) {
+  Serve("a", ScaleModel({1, 1}));
+  Serve("m", ScaleModel({1, 1}));
+  for (const char* data : {R"("data":[1,2])", R"("data":[1,2])", R"("data":[1])"}) {
+    Infer("m", R"({"inputs":[)" + Input(data) + "]}");
+  }
+  const Json all = Json::parse(Get("/v2/models/stats").body())["model_stats"];
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0]["inference_count"], 0);
+  const Json one = Json::parse(Get("/v2/models/m/versions/1/stats").body())["model_stats"];
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0]["name"], "m");
+  EXPECT_EQ(one[0]["inference_count"], 2);
+  EXPECT_EQ(one[0]["execution_count"], 2);
+  EXPECT_EQ(one[0]["inference_stats"]["success"]["count"], 2);
+  EXPECT_GT(one[0]["inference_stats"]["success"]["ns"], 0);
+  EXPECT_EQ(one[0]["inference_stats"]["queue"]["count"], 2);
 }
 
 TEST_F(RestTest, AClientThatLeavesEndsItsRequest) {

@@ -82,6 +82,7 @@ def test_every_call_works_or_is_refused_with_a_sentence(triton: types.ModuleType
         "get_model_metadata": lambda: client.get_model_metadata("add")["inputs"],
         "get_model_config": lambda: client.get_model_config("team/same")["input"],
         "get_model_repository_index": client.get_model_repository_index,
+        "get_inference_statistics": lambda: client.get_inference_statistics("add")["model_stats"],
         "infer": lambda: client.infer("add", inputs),
         "async_infer": lambda: client.async_infer("add", inputs).get_result(),
         "generate_request_body": lambda: body and json_bytes,
@@ -95,7 +96,6 @@ def test_every_call_works_or_is_refused_with_a_sentence(triton: types.ModuleType
     refused: dict[str, Callable[[], object]] = {
         "load_model": lambda: client.load_model("add"),
         "unload_model": lambda: client.unload_model("add"),
-        "get_inference_statistics": lambda: client.get_inference_statistics("add"),
         "get_trace_settings": lambda: client.get_trace_settings("add"),
         "update_trace_settings": lambda: client.update_trace_settings(settings={}),
         "get_log_settings": client.get_log_settings,
