@@ -320,7 +320,7 @@ def test_embeddings_that_are_refused(tiny: openai.OpenAI) -> None:
             ({"input": ["a"] * 2049}, "input", "it may have 2048"),
             ({"input": ["a", "a " * 31]}, "input[1]", "the model takes at most 32"),
             ({"input": "a", "dimensions": 8}, "dimensions", "not supported"),
-            ({"input": "a", "model": "tiny"}, None, "is no encoder")):
+            ({"input": "a", "model": "tiny"}, "model", "is no encoder")):
         with pytest.raises(openai.BadRequestError) as caught:
             tiny.embeddings.create(**{"model": "encoder", **fields})
         assert caught.value.param == param, caught.value
