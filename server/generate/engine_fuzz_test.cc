@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -114,6 +115,8 @@ class Fuzz {
     GenerateInput input;
     bool nan = false, failing = false;
     std::unique_ptr<Client> client;
+    // Cancels once it has read so many tokens: how long they take changes nothing.
+    size_t leaves_at = std::numeric_limits<size_t>::max();
     bool cancelled = false;
   };
 
@@ -148,6 +151,7 @@ class Fuzz {
                             .top_k = below(3) == 0 ? 5 : 0,
                             .frequency = below(3) == 0 ? 0.5f : 0.0f,
                             .seed = static_cast<uint64_t>(below(100))};
+    if (below(8) == 0) asked.leaves_at = below(20);
     asked.nan = below(25) == 0;
     asked.failing = !asked.nan && below(25) == 0;
     if (asked.nan) sequence.prompt.back() = kNanToken;
@@ -172,7 +176,7 @@ class Fuzz {
       for (Asked& asked : group) {
         if (BelowOf(random, 4) != 0 && !asked.client->Read()) continue;
         ++left;
-        if (BelowOf(random, 200) != 0) continue;
+        if (asked.cancelled || asked.client->heard().tokens.size() < asked.leaves_at) continue;
         asked.cancelled = true;
         engine_->Cancel(asked.client->id(), absl::CancelledError("left"));
       }
