@@ -176,7 +176,7 @@ TEST_F(AccessCallsTest, EachRpcAsEachIdentity) {
 // Health of the server is public; of a model only for those who may use it.
 TEST_F(AccessCallsTest, HealthOfAModel) {
   EXPECT_EQ(Call("Check", "", "").error_code(), Code::OK);
-  for (const std::string model : {std::string(kMine), std::string("none")}) {
+  for (const char* model : {kMine, "none"}) {
     EXPECT_EQ(Call("Check", WithText(model), "").error_code(), Code::UNAUTHENTICATED);
     EXPECT_EQ(Call("Watch", WithText(model), "wrong").error_code(), Code::UNAUTHENTICATED);
   }
