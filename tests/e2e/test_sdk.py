@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import hashlib
 import multiprocessing
+import pathlib
 import pickle
 
 import athanor
@@ -67,3 +69,40 @@ def test_a_model_as_a_table(client: athanor.Client) -> None:
         assert part in html, html
     client.delete("sdk-table")
     assert "NOT_FOUND" in model._repr_html_()
+
+
+def test_tokens_and_quotas(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token says who calls, in other processes too; refusals have their class and their delay."""
+    monkeypatch.delenv("ATHANOR_TOKEN", raising=False)
+    tokens = {"ops": "ops-0123456789abcdef", "slow": "slow-0123456789abcdef"}
+    lines = []
+    for name, rest in (("ops", "roles = admin"),
+                       ("slow", "roles = infer\nmodels = sdk-*\ncalls_per_second = 1")):
+        digest = hashlib.sha256(tokens[name].encode()).hexdigest()
+        lines.append(f"[{name}]\n{rest}\ntoken = sha256:{digest}\n")
+    auth = tmp_path / "auth.conf"
+    auth.write_text("\n".join(lines))
+    auth.chmod(0o600)
+    server = Server(tmp_path / "state", f"--auth={auth}").start()
+    x = np.ones((1, 2), np.float32)
+    try:
+        with server.client() as stranger:
+            assert stranger.ready()
+            with pytest.raises(athanor.Unauthenticated):
+                stranger.models()
+        with athanor.Client(server.address, token=tokens["ops"]) as ops:
+            model = doubled(ops, "sdk-auth").wait("baseline", timeout=120)
+            assert [job.phase for job in model.watch()][-1] == "DONE"
+            data = pickle.dumps(model)
+        monkeypatch.setenv("ATHANOR_TOKEN", tokens["slow"])
+        again = pickle.loads(data)  # as whoever loads it
+        with pytest.raises(athanor.PermissionDenied):
+            again.delete()
+        with pytest.raises(athanor.ResourceExhausted) as refused:
+            for _ in range(100):
+                again.infer(x)
+        assert refused.value.retry_after is not None and 0 < refused.value.retry_after <= 2
+        again.client.close()
+    finally:
+        server.kill()
+    assert all(token not in server.log.read_text() for token in tokens.values())
