@@ -12,6 +12,7 @@
 #include "clients/bench/tokens/generate_backend.h"
 #include "clients/bench/tokens/openai_backend.h"
 #include "clients/cpp/inputs/text_input.h"
+#include "clients/cpp/inputs/token.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
@@ -38,8 +39,11 @@ GrpcTarget GrpcOf(const LlmServer& server, const LoadOptions& load) {
   return {server.address, load.client, load.connections};
 }
 
+// A server's token and OpenAI's key are sent alike.
 OpenAiTarget OpenAiOf(const Options& options, const LlmServer& server) {
-  return {server.address, options.run.tls_ca, options.llm.api_key};
+  std::string key = options.llm.api_key;
+  if (key.empty()) key = client::ReadToken(options.run.token_file).value_or("");
+  return {server.address, options.run.tls_ca, std::move(key)};
 }
 
 absl::Status At(const LlmServer& server, const absl::Status& status) {
@@ -179,10 +183,7 @@ void AddLlm(client::CommandSyntax root, Command* command) {
   flags->answers = Answers::kTokens;
   flags->warmups = 2;
   client::CommandSyntax sub = root.Add("llm", kAbout);
-  sub.Option("--server", &flags->servers,
-             "address of a server, as HOST:PORT (openai: or a URL); give a second one to compare "
-             "it with the first")
-      .Required();
+  AddAddress(sub, "address of a server, as HOST:PORT (openai: or a URL); ", flags);
   sub.Option("--model", &options->llm.models,
              "NAME or NAME/VERSION (openai: any name that the server takes); give a second one for "
              "the second server")
@@ -197,7 +198,10 @@ void AddLlm(client::CommandSyntax root, Command* command) {
   sub.Option("--num_prompts", &flags->num_prompts,
              "end after so many calls; default: --duration alone ends a run");
   AddResultFlags(sub, &options->run);
-  sub.Then([=] { *command = [=] { return Run(*options); }; });
+  sub.Then([=] {
+    UseDefaultAddress(flags);
+    *command = [=] { return Run(*options); };
+  });
 }
 
 }  // namespace athanor::bench

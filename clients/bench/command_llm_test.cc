@@ -38,7 +38,7 @@ json Read(const std::string& path) {
 TEST(CommandLlmTest, ARunHasItsFigures) {
   FakeGenerate server;
   const std::string out = Path("run.json"), html = Path("run.html");
-  ASSERT_EQ(Bench({"--server", server.address(), "--model", "llm", "--input_tokens", "uniform:2:9",
+  ASSERT_EQ(Bench({"--address", server.address(), "--model", "llm", "--input_tokens", "uniform:2:9",
                    "--output_tokens", "5", "--num_prompts", "12", "--concurrency", "3", "--goodput",
                    "ttft:60000,tpot:60000", "--out", out, "--detailed", "--html", html}),
             kOk);
@@ -62,8 +62,8 @@ TEST(CommandLlmTest, ASweepOfTwoServersAndProtocols) {
   FakeGenerate first;
   FakeOpenAi second;
   const std::string out = Path("sweep.json"), html = Path("sweep.html");
-  ASSERT_EQ(Bench({"--server",        first.address(),
-                   "--server",        second.address(),
+  ASSERT_EQ(Bench({"--address",       first.address(),
+                   "--address",       second.address(),
                    "--model",         "llm",
                    "--backend",       "grpc",
                    "--backend",       "openai",
@@ -99,7 +99,7 @@ TEST(CommandLlmTest, AKneeIsACurveOfRates) {
   FakeGenerate server;
   const std::string out = Path("knee.json"), html = Path("knee.html");
   const auto knee = [&](const std::string& slo) {
-    return Bench({"--server",  server.address(), "--model", "llm",        "--output_tokens",
+    return Bench({"--address", server.address(), "--model", "llm",        "--output_tokens",
                   "2",         "--input_tokens", "2",       "--duration", "300ms",
                   "--arrival", "fixed",          "--rate",  "10",         "--timeout",
                   "10s",       "--knee",         "--slo",   slo,          "--out",
@@ -124,7 +124,7 @@ TEST(CommandLlmTest, ATraceIsSentAsItSays) {
                         R"({"timestamp": 0, "input_length": 5, "output_length": 7, "hash_ids": [0]}
 {"timestamp": 20, "input_length": 9, "output_length": 2, "hash_ids": [0]})")
           .ok());
-  ASSERT_EQ(Bench({"--server", server.address(), "--model", "llm", "--trace", trace, "--warmup",
+  ASSERT_EQ(Bench({"--address", server.address(), "--model", "llm", "--trace", trace, "--warmup",
                    "0", "--out", out}),
             kOk);
   const json run = Read(out);
@@ -144,7 +144,7 @@ TEST(CommandLlmTest, ATraceIsSentAsItSays) {
 TEST(CommandLlmTest, ConversationsGrow) {
   FakeGenerate server;
   const std::string out = Path("turns.json");
-  ASSERT_EQ(Bench({"--server",        server.address(),
+  ASSERT_EQ(Bench({"--address",       server.address(),
                    "--model",         "llm",
                    "--input_tokens",  "3",
                    "--output_tokens", "2",
@@ -165,7 +165,7 @@ TEST(CommandLlmTest, ConversationsGrow) {
 
 TEST(CommandLlmTest, ExitCodesSayWhatWentWrong) {
   FakeGenerate server;
-  const std::vector<std::string> base = {"--server", server.address(), "--num_prompts", "2"};
+  const std::vector<std::string> base = {"--address", server.address(), "--num_prompts", "2"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), base.begin(), base.end());
     return Bench(std::move(more));

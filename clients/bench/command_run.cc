@@ -63,7 +63,8 @@ absl::StatusOr<ExitCode> Run(const RunOptions& options) {
 
 void AddInputFlags(client::CommandSyntax sub, RunFlags* flags) {
   sub.Option("--shape", &flags->inputs.shapes,
-             "shape of an input: x=1x64, or x=bx64 with --dims b=1..64; repeatable");
+             "shape of an input: x=1x64, or x=bx64 with --dims b=1..64; repeatable; default: the "
+             "model's, with 1 for each size that it does not fix");
   sub.Option("--dims", &flags->inputs.dims,
              "range of a name in --shape (b=1..64), drawn from anew for each request; "
              "repeatable");
@@ -82,15 +83,13 @@ void AddRun(client::CommandSyntax root, Command* command) {
   RunFlags* flags = &options->flags;
   client::CommandSyntax sub =
       root.Add("run", "Measures a model on one server, or on two servers in alternation");
-  sub.Option("--server", &flags->servers,
-             "address of a server, as HOST:PORT; give a second one to compare it with the "
-             "first")
-      .Required();
+  AddAddress(sub, "address of a server, as HOST:PORT; ", flags);
   sub.Option("--model", &flags->model, "NAME or NAME/VERSION").Required();
   AddInputFlags(sub, flags);
   AddLoadFlags(sub, options.get());
   AddResultFlags(sub, options.get());
   sub.Then([=] {
+    UseDefaultAddress(flags);
     options->flags.inputs.seed = options->flags.seed;
     *command = [=] { return Run(*options); };
   });

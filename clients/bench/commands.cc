@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "clients/bench/figures/store.h"
@@ -47,11 +46,6 @@ std::pair<std::string, int64_t> SplitId(const std::string& path) {
 
 }  // namespace
 
-absl::Status Usage(absl::Status status) {
-  status.SetPayload(kUsagePayload, absl::Cord());
-  return status;
-}
-
 absl::StatusOr<Results> ReadResults(const std::string& path) {
   const auto [file, id] = SplitId(path);
   if (IsStore(file)) return ReadStore(file, id);
@@ -91,13 +85,17 @@ int RunBench(int argc, char** argv) {
   AddLlm(tool.root(), &command);
   AddReport(tool.root(), &command);
   AddCompare(tool.root(), &command);
+  client::AddToolCommands(&tool, [&](std::function<absl::Status()> run) {
+    command = [run = std::move(run)]() -> absl::StatusOr<ExitCode> {
+      RETURN_IF_ERROR(run());
+      return kOk;
+    };
+  });
   if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
   const absl::StatusOr<ExitCode> code = command();
   if (code.ok()) return *code;
-  std::fprintf(stderr, "athanor-bench: %s: %s\n",
-               absl::StatusCodeToString(code.status().code()).c_str(),
-               std::string(code.status().message()).c_str());
-  return code.status().GetPayload(kUsagePayload).has_value() ? kUsage : kFailed;
+  std::fprintf(stderr, "athanor-bench: %s\n", std::string(code.status().message()).c_str());
+  return code.status().GetPayload(client::kUsagePayload).has_value() ? kUsage : kFailed;
 }
 
 }  // namespace athanor::bench

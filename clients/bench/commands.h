@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "clients/cpp/syntax/command_syntax.h"
+#include "clients/cpp/syntax/tool_commands.h"
 #include "nlohmann/json.hpp"
 
 namespace athanor::bench {
@@ -23,11 +24,9 @@ enum ExitCode {
   kMissed = 3,  // the run finished, and a service level was missed
 };
 
-// Set by a command's callback. An error with the payload kUsagePayload ends the process with
-// kUsage.
+// Set by a command's callback. An error marked by Usage ends the process with kUsage.
 using Command = std::function<absl::StatusOr<ExitCode>()>;
-inline constexpr char kUsagePayload[] = "usage";
-absl::Status Usage(absl::Status status);
+using client::Usage;
 
 void AddRun(client::CommandSyntax root, Command* command);
 void AddLlm(client::CommandSyntax root, Command* command);

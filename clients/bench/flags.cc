@@ -150,12 +150,12 @@ double SlicesIn(double seconds, double slice) { return std::floor(seconds / slic
 
 absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
   if (flags.servers.empty() || flags.servers.size() > 2) {
-    return Bad("--server", absl::StrCat("(given ", flags.servers.size(), " times)"),
+    return Bad("--address", absl::StrCat("(given ", flags.servers.size(), " times)"),
                "must be given once, or twice to compare");
   }
   if (flags.servers.size() == 1) {
     return flags.slice.empty() ? absl::OkStatus()
-                               : Bad("--slice", flags.slice, "needs a second --server");
+                               : Bad("--slice", flags.slice, "needs a second --address");
   }
   if (flags.num_prompts.has_value()) {
     return Bad("--num_prompts", absl::StrCat(*flags.num_prompts),
@@ -163,7 +163,7 @@ absl::Status CheckComparison(const RunFlags& flags, const RunPlan& plan) {
   }
   const std::vector<Phase>& phases = plan.load.phases;
   if (phases.size() > 1 || phases[0].rate != phases[0].rate_end || !flags.due.empty()) {
-    return Bad("--server", flags.servers[1], "two servers are compared at one constant load");
+    return Bad("--address", flags.servers[1], "two servers are compared at one constant load");
   }
   const std::string slice = absl::StrCat(plan.slice_seconds, "s");
   if (plan.slice_seconds < kFewestSliceSeconds) {
@@ -188,7 +188,7 @@ absl::Status ParseKnee(const RunFlags& flags, RunPlan* plan) {
     return absl::InvalidArgumentError("--knee: needs the levels to meet: --slo, such as e2el:5");
   }
   if (flags.servers.size() > 1) {
-    return absl::InvalidArgumentError("--knee: is looked for on one --server at a time");
+    return absl::InvalidArgumentError("--knee: is looked for on one --address at a time");
   }
   if (phase.rate != phase.rate_end || !(phase.rate > 0)) {
     return Bad("--rate", flags.rate, "is the first rate that --knee measures: one number above 0");

@@ -197,9 +197,9 @@ TEST(FlagsTest, AbsurdFlagsAreRefusedByName) {
     void (*change)(RunFlags* flags);
   };
   const Case cases[] = {
-      {"--server", [](RunFlags* f) { f->servers.clear(); }},
-      {"--server", [](RunFlags* f) { f->servers = {"a:1", "b:2", "c:3"}; }},
-      {"--server", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->rate = "1..5"; }},
+      {"--address", [](RunFlags* f) { f->servers.clear(); }},
+      {"--address", [](RunFlags* f) { f->servers = {"a:1", "b:2", "c:3"}; }},
+      {"--address", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->rate = "1..5"; }},
       {"--slice", [](RunFlags* f) { f->slice = "1s"; }},
       {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "8s"; }},
       {"--slice", [](RunFlags* f) { f->servers = {"a:1", "b:2"}, f->slice = "0s"; }},

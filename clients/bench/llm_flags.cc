@@ -29,7 +29,7 @@ absl::Status CheckCount(absl::string_view flag, const std::vector<std::string>& 
                         size_t servers) {
   if (values.size() == 1 || values.size() == servers) return absl::OkStatus();
   return Bad(flag, absl::StrCat("(given ", values.size(), " times)"),
-             "must be given once, or once for each --server");
+             "must be given once, or once for each --address");
 }
 
 absl::StatusOr<Protocol> ParseProtocol(const std::string& text) {

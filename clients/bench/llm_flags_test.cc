@@ -158,7 +158,7 @@ TEST(LlmFlagsTest, ATraceSaysWhatAndWhen) {
       {"--phase", [](All* f) { f->run.phases = {"1s:rate=5"}; }},
       {"--knee", [](All* f) { f->run.knee = true; }},
       {"--think", [](All* f) { f->run.think = "1s"; }},
-      {"--server", [](All* f) { f->run.servers = {"a:1", "b:1"}; }},
+      {"--address", [](All* f) { f->run.servers = {"a:1", "b:1"}; }},
   };
   for (const auto& [flag, change] : cases) {
     All changed = flags;

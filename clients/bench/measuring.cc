@@ -16,6 +16,7 @@
 #include "clients/bench/knee.h"
 #include "clients/bench/progress_line.h"
 #include "clients/cpp/inputs/text_input.h"
+#include "clients/cpp/inputs/token.h"
 
 namespace athanor::bench {
 namespace {
@@ -24,6 +25,7 @@ using nlohmann::json;
 
 // Seeds of a sweep's points are this far apart, so that no point repeats another's requests.
 constexpr uint64_t kPointSeeds = 1'000'003;
+constexpr char kDefaultAddress[] = "127.0.0.1:50051";
 
 // Holds a side's run at a point of the sweep.
 struct Outcome {
@@ -80,7 +82,7 @@ class Measurement {
  private:
   bool is_sweep() const { return plan_.sweep.size() > 1 || plan_.knee_most > 0; }
   // Reports whether stdout is for figures; otherwise it is for a program.
-  bool figures() const { return options_.outputs.out != "-"; }
+  bool figures() const { return options_.outputs.out != "-" && !options_.json; }
 
   std::string PointName(const LoadOptions& load) const {
     if (!is_sweep()) return "";
@@ -196,7 +198,8 @@ class Measurement {
     return {std::move(result), std::move(summary)};
   }
 
-  // With figures(), prints them to stdout. Otherwise prints only the warnings, to stderr.
+  // With figures(), prints them to stdout. Otherwise prints only the warnings, to stderr, and with
+  // --json the summaries.
   void Print(const Point& point) const {
     if (figures()) {
       for (const Outcome& outcome : point.outcomes) {
@@ -208,6 +211,7 @@ class Measurement {
       std::fflush(stdout);
       return;
     }
+    if (options_.json) PrintLines(point);
     std::vector<std::string> warnings;
     for (const Outcome& outcome : point.outcomes) {
       for (std::string& warning : Warnings(outcome.summary)) {
@@ -220,6 +224,17 @@ class Measurement {
     for (const std::string& warning : warnings) {
       std::fprintf(stderr, "athanor-bench: %s\n", warning.c_str());
     }
+  }
+
+  static void PrintLines(const Point& point) {
+    for (const Outcome& outcome : point.outcomes) PrintLine(outcome.summary);
+    if (!point.comparison.is_null()) PrintLine({{"comparison", point.comparison}});
+  }
+
+  static void PrintLine(const json& object) {
+    const std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
   }
 
   void PrintSweep() const {
@@ -281,6 +296,13 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options) {
   absl::StatusOr<RunPlan> plan = ParseRunFlags(options.flags);
   if (!plan.ok()) return Usage(plan.status());
   if (absl::Status s = CheckOutputs(options.outputs); !s.ok()) return Usage(s);
+  if (options.json && options.outputs.out == "-") {
+    return Usage(absl::InvalidArgumentError(
+        "--json and --out - both print to standard output; give one of them"));
+  }
+  absl::StatusOr<std::string> token = client::ReadToken(options.token_file);
+  if (!token.ok()) return Usage(token.status());
+  plan->load.client.token = *std::move(token);
   if (options.tls_ca.empty()) return plan;
   absl::StatusOr<std::string> certificates = client::ReadFile(options.tls_ca);
   if (!certificates.ok()) return Usage(certificates.status());
@@ -292,6 +314,17 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options) {
 absl::StatusOr<ExitCode> Measure(const RunOptions& options, const RunPlan& plan,
                                  const std::vector<Side>& sides) {
   return Measurement(options, plan, sides).Run();
+}
+
+void AddAddress(client::CommandSyntax sub, const std::string& about, RunFlags* flags) {
+  sub.Option("--address", &flags->servers,
+             absl::StrCat(about, "give a second one to compare it with the first; default: ",
+                          kDefaultAddress))
+      .FromEnvironment("ATHANOR_ADDRESS");
+}
+
+void UseDefaultAddress(RunFlags* flags) {
+  if (flags->servers.empty()) flags->servers = {kDefaultAddress};
 }
 
 void AddLoadFlags(client::CommandSyntax sub, RunOptions* options) {
@@ -354,14 +387,21 @@ void AddResultFlags(client::CommandSyntax sub, RunOptions* options) {
   sub.Option("--label", &options->label, "name of this run in reports");
   sub.Option("--metadata", &flags->metadata,
              "KEY=VALUE to store with the run, such as commit=1a2b3c; repeatable");
-  sub.Option("--out", &outputs->out, "file to write the figures to as JSON; - is stdout");
+  sub.Option("--out", &outputs->out, "file to write the figures to as JSON; - is stdout")
+      .Offer(client::Offers::kFiles);
+  sub.Flag("--json", &options->json,
+           "print one JSON object per line instead of text: each run's figures when it ends, then "
+           "{\"comparison\": ...} of two servers");
   sub.Flag("--detailed", &outputs->detailed, "with --out: also write the times of every call");
   sub.Option("--html", &outputs->html, "file to write an HTML page to");
   sub.Option("--db", &outputs->db, "SQLite file to add the run to");
   sub.Flag("--save_calls", &outputs->save_calls, "with --db: also store a row per call");
   sub.Option("--tls_ca", &options->tls_ca,
              "file with the root certificates to trust (PEM); connects with TLS; default: no "
-             "TLS");
+             "TLS")
+      .Offer(client::Offers::kFiles);
+  sub.Option("--token_file", &options->token_file, client::kTokenFileHelp)
+      .Offer(client::Offers::kFiles);
 }
 
 }  // namespace athanor::bench

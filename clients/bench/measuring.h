@@ -24,9 +24,14 @@ namespace athanor::bench {
 struct RunOptions {
   RunFlags flags;
   Outputs outputs;
-  std::string tls_ca, label;
+  std::string tls_ca, token_file, label;
+  bool json = false;  // stdout gets a line of JSON per run
 };
 
+// Adds --address; `about` says what it may be. UseDefaultAddress fills it in where neither it nor
+// ATHANOR_ADDRESS is given.
+void AddAddress(client::CommandSyntax sub, const std::string& about, RunFlags* flags);
+void UseDefaultAddress(RunFlags* flags);
 // Adds the flags that say when calls are due. `flags.answers` is set before.
 void AddLoadFlags(client::CommandSyntax sub, RunOptions* options);
 // Adds the flags that say how to compare and judge, and where to keep what comes out.

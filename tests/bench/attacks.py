@@ -220,7 +220,7 @@ def seconds_until(done: Callable[[], object], limit: float = 150) -> float | Non
 def calls(served: Served, seconds: float) -> Row:
     """Times of a client that calls the model, one call at a time."""
     done = subprocess.run(
-        [str(BENCH), "run", f"--server={served.address}", f"--model={MODEL.name}",
+        [str(BENCH), "run", f"--address={served.address}", f"--model={MODEL.name}",
          f"--shape={MODEL.input}=1x{MODEL.widths[0]}", "--concurrency=1",
          f"--duration={seconds}s", "--warmup=50", "--out=-"],
         capture_output=True, text=True, check=False)

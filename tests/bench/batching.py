@@ -44,7 +44,7 @@ def batching(config: mlp.Config, callers: int, seconds: float, *flags: str) -> R
         if not info.batching.on:
             raise RuntimeError(f"calls do not share runs: {info.batching.reason}")
         done = subprocess.run(
-            [str(BENCH), "run", f"--server={alone.address}", f"--server={joined.address}",
+            [str(BENCH), "run", f"--address={alone.address}", f"--address={joined.address}",
              f"--model={config.name}", f"--shape={config.input}=1x{config.widths[0]}",
              f"--concurrency={callers}", f"--duration={seconds}s", "--slice=1s", "--warmup=200",
              "--out=-"], capture_output=True, text=True, check=False)

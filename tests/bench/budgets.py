@@ -71,7 +71,7 @@ def main() -> int:
     with server() as served, athanor.Client(served.address) as client:
         client.upload(mlp.mlp_graph(), name="mlp").wait("baseline")
         load = subprocess.Popen(
-            [str(BENCH), "run", f"--server={served.address}", "--model=mlp", "--shape=x=1x1024",
+            [str(BENCH), "run", f"--address={served.address}", "--model=mlp", "--shape=x=1x1024",
              "--duration=1h", f"--concurrency={args.concurrency}", "--out=-"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) if args.concurrency else None
         try:

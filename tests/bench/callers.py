@@ -37,7 +37,7 @@ class Caller:
     def __init__(self, command: str, address: str, model: str, *how: str,
                  environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [str(BENCH), command, f"--server={address}", f"--model={model}", "--out=-", *how],
+            [str(BENCH), command, f"--address={address}", f"--model={model}", "--out=-", *how],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(environment or {})})
 

@@ -50,7 +50,7 @@ def load(served: Served, config: mlp.Config, rate: float, seconds: float) -> dic
     cpus = ",".join(map(str, os.sched_getaffinity(served.pid)))
     pace = [f"--rate={rate}", "--arrival=fixed", "--max_outstanding=1"] if rate > 0 else []
     done = subprocess.run(
-        ["taskset", "-c", cpus, str(BENCH), "run", f"--server={served.address}",
+        ["taskset", "-c", cpus, str(BENCH), "run", f"--address={served.address}",
          f"--model={config.name}", f"--shape={config.input}=1x{config.widths[0]}",
          f"--duration={seconds}s", "--warmup=30", "--out=-", *pace],
         capture_output=True, text=True, check=False)

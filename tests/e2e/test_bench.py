@@ -46,7 +46,7 @@ def bench(*arguments: object, status: int = 0) -> subprocess.CompletedProcess:
 
 
 def run(address: str, *arguments: object, status: int = 0) -> dict:
-    done = bench("run", f"--server={address}", "--model=load", "--warmup=5", "--out=-", *INPUTS,
+    done = bench("run", f"--address={address}", "--model=load", "--warmup=5", "--out=-", *INPUTS,
                  *arguments, status=status)
     return json.loads(done.stdout)
 
@@ -125,7 +125,7 @@ def test_two_servers_take_turns(address: str, own_server: Server, tmp_path: path
     with own_server.client() as client:
         upload(client)
     out, page, db = tmp_path / "ab.json", tmp_path / "ab.html", tmp_path / "runs.db"
-    text = bench("run", f"--server={address}", f"--server={own_server.address}", "--model=load",
+    text = bench("run", f"--address={address}", f"--address={own_server.address}", "--model=load",
                  "--warmup=5", *INPUTS, "--duration=2s", "--slice=200ms", "--label=twice",
                  "--metadata=commit=abc", f"--out={out}", f"--html={page}", f"--db={db}",
                  "--save_calls").stdout
@@ -176,21 +176,36 @@ def test_a_server_that_is_killed_ends_the_calls(tmp_path: pathlib.Path) -> None:
         killer.join()
         assert summary["completed"] > 0
         assert {error["code"] for error in summary["errors"]} == {"UNAVAILABLE"}
-        done = bench("run", f"--server={server.address}", "--model=load", "--timeout=2s", *INPUTS,
+        done = bench("run", f"--address={server.address}", "--model=load", "--timeout=2s", *INPUTS,
                      status=1)
         assert server.address in done.stderr
     finally:
         server.kill()
 
 
+def test_a_sweep_as_lines_at_the_address_of_the_environment(
+        address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATHANOR_ADDRESS", address)
+    done = bench("run", "--model=load", "--input=ids=0..9", "--duration=300ms", "--warmup=1",
+                 "--concurrency=1,2", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["max_concurrent_requests"] for line in lines] == [1, 2]
+    assert all(line["completed"] > 0 and line["failed"] == 0 for line in lines)
+    assert lines[0]["options"]["server"] == address
+    assert bench("version").stdout.startswith("athanor-bench ")
+    assert bench("help", "run").stdout == bench("run", "--help").stdout
+
+
 def test_refusals_name_what_is_wrong(address: str, tmp_path: pathlib.Path) -> None:
-    start = ("run", f"--server={address}", "--duration=1s")
+    start = ("run", f"--address={address}", "--duration=1s")
     model = (*start, "--model=load")
     for words, arguments, status in (
             ("--rate", (*model, *INPUTS, "--rate=0"), 2),
             ("--duration", (*model, *INPUTS, "--duration=5"), 2),
             ("--concurrency", (*model, *INPUTS, "--concurrency=0"), 2),
-            ('input "x"', model, 2),
+            ('input "ids"', model, 2),
+            ("no option --durtion; did you mean --duration?", (*model, "--durtion=1s"), 2),
+            ("--json and --out", (*model, *INPUTS, "--json", "--out=-"), 2),
             ("ids=0..9", (*model, "--shape=x=2x4", "--shape=ids=2"), 2),
             ("no such input", (*model, *INPUTS, "--shape=z=1"), 2),
             ("none", (*start, "--model=none", *INPUTS), 1),

@@ -29,7 +29,7 @@ def address(server: Server, client: athanor.Client, tmp_path_factory: pytest.Tem
 
 
 def llm(address: str, *arguments: object, status: int = 0) -> dict:
-    done = bench("llm", f"--server={address}", "--model=tiny-bench", "--out=-", *arguments,
+    done = bench("llm", f"--address={address}", "--model=tiny-bench", "--out=-", *arguments,
                  status=status)
     return json.loads(done.stdout)
 
@@ -51,7 +51,7 @@ def test_every_token_is_counted(address: str) -> None:
 
 def test_a_sweep_of_two_servers(address: str, tmp_path: pathlib.Path) -> None:
     out, page = tmp_path / "sweep.json", tmp_path / "sweep.html"
-    text = bench("llm", f"--server={address}", f"--server={address}", "--model=tiny-bench",
+    text = bench("llm", f"--address={address}", f"--address={address}", "--model=tiny-bench",
                  "--concurrency=1,2", "--duration=1s", "--slice=250ms", "--input_tokens=4",
                  "--output_tokens=4", f"--out={out}", f"--html={page}").stdout
     assert "the sweep, in ms:" in text
@@ -67,9 +67,9 @@ def test_what_the_model_cannot_take_is_refused(address: str) -> None:
             ("tokens together", ("--input_tokens=100000",), 2),
             ("--chat", ("--chat",), 2),
             ("--backend", ("--backend=http",), 2)):
-        done = bench("llm", f"--server={address}", "--model=tiny-bench", *arguments, status=status)
+        done = bench("llm", f"--address={address}", "--model=tiny-bench", *arguments, status=status)
         assert words in done.stderr
-    done = bench("llm", f"--server={address}", "--model=none", status=1)
+    done = bench("llm", f"--address={address}", "--model=none", status=1)
     assert "none" in done.stderr
 
 
@@ -105,7 +105,7 @@ def test_a_trace_is_sent_as_it_says(address: str, tmp_path: pathlib.Path) -> Non
 
 
 def test_a_knee_is_a_curve_of_rates(address: str) -> None:
-    text = bench("llm", f"--server={address}", "--model=tiny-bench", "--knee", "--rate=20",
+    text = bench("llm", f"--address={address}", "--model=tiny-bench", "--knee", "--rate=20",
                  "--arrival=fixed", "--slo=ttft:0.00001", "--duration=50ms", "--input_tokens=2",
                  "--output_tokens=2", status=3).stdout
     assert "no knee" in text and "rate/s" in text
@@ -119,7 +119,7 @@ def test_both_protocols_are_measured(own_server: Server, tmp_path: pathlib.Path)
     tiny_decoder.write(folder, 256)
     with own_server.client() as client:
         client.upload(folder, name="tiny", budget="0").wait("baseline", timeout=120)
-    bench("llm", f"--server={own_server.address}", f"--server={own_server.openai_address}",
+    bench("llm", f"--address={own_server.address}", f"--address={own_server.openai_address}",
           "--backend=grpc", "--backend=openai", "--model=tiny", "--duration=1s", "--slice=250ms",
           "--input_tokens=20", "--output_tokens=6", f"--out={out}")
     runs = json.loads(out.read_text())["runs"]

@@ -223,7 +223,7 @@ def without_sequences(model: athanor.Model) -> athanor.EngineStatus:
 def bench(server: Server, *arguments: object, prefix: Sequence[str] = ()) -> dict:
     """The summary of a run of athanor-bench, which `prefix` is the command to run by."""
     done = subprocess.run(
-        [*prefix, built(BENCH), "run", f"--server={server.address}", "--out=-",
+        [*prefix, built(BENCH), "run", f"--address={server.address}", "--out=-",
          *map(str, arguments)],
         capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, (arguments, done.stdout[-2000:], done.stderr)

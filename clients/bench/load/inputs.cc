@@ -10,7 +10,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "clients/cpp/client/npy.h"
@@ -110,13 +109,7 @@ absl::StatusOr<std::vector<std::string>> ShapeOf(const Metadata& input, const st
   std::vector<std::string> shape;
   if (text == nullptr) {
     for (int64_t size : input.shape()) {
-      if (size < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "input \"", input.name(), "\" is ", Declared(input),
-            ", with sizes that are not fixed: say them, such as --shape ", input.name(), "=",
-            absl::StrReplaceAll(absl::StrJoin(input.shape(), "x"), {{"-1", "8"}})));
-      }
-      shape.push_back(absl::StrCat(size));
+      shape.push_back(absl::StrCat(size < 0 ? 1 : size));  // a size that is not fixed
     }
     return shape;
   }

@@ -2,9 +2,9 @@
 //
 //   --shape ids=bxs --dims b=1..8 --dims s=16..128 --input ids=0..30521 --input mask=@mask.npy
 //
-// Sizes come from the model where it fixes them, else from --shape. A word in a shape is a name
-// local to the command line: each request draws it from its range in --dims and uses it in all of
-// its inputs.
+// Sizes come from the model where it fixes them, else from --shape, else they are 1. A word in a
+// shape is a name local to the command line: each request draws it from its range in --dims and
+// uses it in all of its inputs.
 #ifndef ATHANOR_CLIENTS_BENCH_LOAD_INPUTS_H_
 #define ATHANOR_CLIENTS_BENCH_LOAD_INPUTS_H_
 

@@ -75,6 +75,17 @@ TEST(InputsTest, TheSeedDecides) {
   EXPECT_NE((*one)[0].inputs.at("x").bytes, (*other)[0].inputs.at("x").bytes);
 }
 
+TEST(InputsTest, SizesThatNothingSaysAreOne) {
+  InputFlags flags;
+  flags.values = {"ids=0..1"};
+  const auto requests = MakeRequests(Model(), "", flags);
+  ASSERT_TRUE(requests.ok()) << requests.status();
+  for (const client::InferRequest& request : *requests) {
+    EXPECT_EQ(request.inputs.at("x").shape, (std::vector<int64_t>{1, 4}));
+    EXPECT_EQ(request.inputs.at("ids").shape, (std::vector<int64_t>{1}));
+  }
+}
+
 TEST(InputsTest, AFileIsSentAsItIs) {
   client::Tensor ids{"i32", {3}, std::string(12, '\1')};
   const std::string path = testing::TempDir() + "/ids.npy";
@@ -125,7 +136,6 @@ TEST(InputsTest, MistakesAreNamedWithWhatWouldBeRight) {
     std::vector<std::string> shapes, dims, values;
   };
   const Case cases[] = {
-      {"--shape x=8x4", {"ids=3"}, {}, {"ids=0..1"}},
       {"must be 4", {"x=2x5", "ids=3"}, {}, {"ids=0..1"}},
       {"has 1 sizes", {"x=2", "ids=3"}, {}, {"ids=0..1"}},
       {"no such input", {"y=2"}, {}, {"ids=0..1"}},

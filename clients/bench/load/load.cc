@@ -241,7 +241,7 @@ absl::Status CheckPhase(const Phase& phase, bool open) {
 }  // namespace
 
 absl::Status CheckLoadOptions(const LoadOptions& options) {
-  if (options.address.empty()) return Bad("--server", "must be HOST:PORT");
+  if (options.address.empty()) return Bad("--address", "must be HOST:PORT");
   if (options.model.empty()) return Bad("--model", "must name a model");
   if (options.answers == Answers::kTensors && options.requests.empty()) {
     return Bad("--requests", "there is nothing to send");

@@ -325,7 +325,7 @@ TEST(LoadTest, OptionsThatMakeNoRunAreRefusedByTheirFlag) {
       {"--warmup", [](LoadOptions* o) { o->warmups = -1; }},
       {"--timeout", [](LoadOptions* o) { o->timeout = absl::ZeroDuration(); }},
       {"--model", [](LoadOptions* o) { o->model.clear(); }},
-      {"--server", [](LoadOptions* o) { o->address.clear(); }},
+      {"--address", [](LoadOptions* o) { o->address.clear(); }},
       {"--requests", [](LoadOptions* o) { o->requests.clear(); }},
       {"--think", [](LoadOptions* o) { o->think = absl::Seconds(1); }},
       {"--think", [](LoadOptions* o) { o->think = -absl::Seconds(1); }},
