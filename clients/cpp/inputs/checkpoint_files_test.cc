@@ -70,6 +70,33 @@ TEST_F(CheckpointFilesTest, ShardsAreThoseOfTheIndex) {
   EXPECT_THAT(Error(), HasSubstr("no index of shards"));
 }
 
+TEST_F(CheckpointFilesTest, ModulesOfSentenceTransformersHaveFolders) {
+  for (const char* name : {"config.json", "model.safetensors", "vocab.txt",
+                           "config_sentence_transformers.json", "sentence_bert_config.json"}) {
+    Write(name);
+  }
+  fs::create_directories(folder_ + "/1_Pooling");
+  fs::create_directories(folder_ + "/2_Dense");
+  for (const char* name : {"1_Pooling/config.json", "2_Dense/config.json",
+                           "2_Dense/model.safetensors", "2_Dense/pytorch_model.bin"}) {
+    Write(name);
+  }
+  Write("modules.json", R"([{"idx": 0, "path": ""}, {"path": "1_Pooling"}, {"path": "2_Dense"},
+                            {"path": "3_Normalize"}, {"path": "1_Pooling"}])");
+  EXPECT_THAT(Paths(),
+              ElementsAre("config.json", "vocab.txt", "modules.json",
+                          "config_sentence_transformers.json", "sentence_bert_config.json",
+                          "model.safetensors", "1_Pooling/config.json", "2_Dense/config.json"));
+  for (const char* wrong : {"..", ".", "a/b", "/etc", "a\\\\b", "a\\u0000b"}) {
+    Write("modules.json", std::string(R"([{"path": ")") + wrong + R"("}])");
+    EXPECT_THAT(Error(), HasSubstr("is no name of a folder beside it")) << wrong;
+  }
+  for (const char* wrong : {"{}", "[3]", R"([{"path": 3}])", "["}) {
+    Write("modules.json", wrong);
+    EXPECT_THAT(Error(), HasSubstr("modules.json: no list of modules")) << wrong;
+  }
+}
+
 TEST_F(CheckpointFilesTest, FoldersWithoutACheckpoint) {
   Write("model.safetensors");
   EXPECT_EQ(CheckpointFiles(folder_).status().code(), absl::StatusCode::kNotFound);
