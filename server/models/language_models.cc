@@ -148,6 +148,10 @@ absl::StatusOr<std::shared_ptr<const EncoderModel>> LanguageModels::ReadEncoder(
   encoder->vocabulary = settings.vocabulary();
   encoder->context = settings.context();
   ASSIGN_OR_RETURN(ModelText text, ReadModelText(files));
+  if (text.tokenizer != nullptr && text.tokenizer->size() > encoder->vocabulary) {
+    return Invalid("the tokenizer makes the token ", text.tokenizer->size() - 1,
+                   "; the model's tokens are 0 to ", encoder->vocabulary - 1);
+  }
   encoder->tokenizer = std::move(text.tokenizer);
   return encoder;
 }

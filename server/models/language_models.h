@@ -70,8 +70,8 @@ class LanguageModels {
   static bool Generates(const ModelVersion& version);
   // Reports whether the version is an encoder of texts.
   static bool Encodes(const ModelVersion& version);
-  // Reads an encoder's text and sizes. Errors are those of ReadModelText. REQUIRES:
-  // Encodes(version)
+  // Reads an encoder's text and sizes. INVALID_ARGUMENT: the tokenizer has tokens that the model
+  // does not know; other errors are those of ReadModelText. REQUIRES: Encodes(version)
   static absl::StatusOr<std::shared_ptr<const EncoderModel>> ReadEncoder(
       const ModelVersion& version, absl::Span<const TextFile> files);
 

@@ -72,11 +72,15 @@ def test_all_in_one_call(model: athanor.Model) -> None:
     np.testing.assert_array_equal(again, found)
 
 
-@pytest.mark.parametrize(("ids", "lengths"), [
-    ([[101, 102]], [-1]), ([[101, 102]], [3]), ([[101, VOCABULARY]], [2]), ([[101, -1]], [2]),
+@pytest.mark.parametrize(("ids", "lengths", "named"), [
+    ([[101, 102]], [-1], '"lengths": element 0 is -1'),
+    ([[101, 102]], [3], '"lengths": element 0 is 3'),
+    ([[101, VOCABULARY]], [2], f'"ids": element 1 is {VOCABULARY}'),
+    ([[101, -1]], [2], '"ids": element 1 is -1'),
 ])
-def test_what_is_outside_is_refused(model: athanor.Model, ids: list, lengths: list) -> None:
-    with pytest.raises(athanor.Error):
+def test_what_is_outside_is_refused(model: athanor.Model, ids: list, lengths: list,
+                                    named: str) -> None:
+    with pytest.raises(athanor.InvalidArgument, match=named):
         model.infer({"ids": np.array(ids, np.int32), "lengths": np.array(lengths, np.int32)})
 
 

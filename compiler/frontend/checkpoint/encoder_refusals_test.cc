@@ -74,6 +74,15 @@ TEST(Keys, AreRefusedAllAtOnce) {
                           HasSubstr("is_decoder"), HasSubstr("new_key.a")));
 }
 
+TEST(Keys, OfTokenizersAndTasksAreInert) {
+  EXPECT_TRUE(With(kConfig, {{"tokenizer_class", "XLMRobertaTokenizer"},
+                             {"finetuning_task", "sts"},
+                             {"prefix", ""},
+                             {"task_specific_params", {{"a", {{"b", 1}}}}}})
+                  .Import()
+                  .ok());
+}
+
 TEST(Keys, OfIgnoreKeysAreInert) {
   Checkpoint checkpoint = With(kConfig, {{"new_key", {{"a", 1}}}});
   checkpoint.options.ignore_keys = {"new_key"};
@@ -203,6 +212,16 @@ TEST(Length, IsBoundedByFilesAndPositions) {
               ElementsAre(HasSubstr("sentence_bert_config.json: max_seq_length: is \"0\"")));
   EXPECT_THAT(With(kLength, {{"do_lower_case", true}}).Refused(),
               ElementsAre("sentence_bert_config.json: do_lower_case: is true; supported is false"));
+}
+
+TEST(Length, OfFilesThatCannotBeReadIsRefused) {
+  Checkpoint checkpoint = Checkpoint::Hf("bert");
+  checkpoint.files["sentence_roberta_config.json"] = checkpoint.files[kLength];
+  EXPECT_THAT(checkpoint.Refused(), ElementsAre("sentence_roberta_config.json: is there beside "
+                                                "\"sentence_bert_config.json\"; right is one"));
+  checkpoint = Checkpoint::Hf("roberta");
+  checkpoint.files["tokenizer_config.json"] = R"({"model_max_length": 9, "a": 1, "a": 1})";
+  EXPECT_THAT(checkpoint.Refused(), ElementsAre("tokenizer_config.json: key \"a\" is there twice"));
 }
 
 TEST(Prompts, AreNoted) {

@@ -52,6 +52,7 @@ constexpr InertRow kInert[] = {
     {kHf, "directionality", ""},  // of BERT's first code, which nothing reads
     {kHf, "dtype", ""},
     {kHf, "eos_token_id", ""},
+    {kHf, "finetuning_task", ""},
     {kHf, "gradient_checkpointing", ""},
     {kHf, "hidden_dropout_prob", ""},
     {kHf, "id2label.*", ""},
@@ -68,10 +69,13 @@ constexpr InertRow kInert[] = {
     {kHf, "pooler_size_per_head", ""},
     {kHf, "pooler_type", ""},
     {kHf, "position_embedding_type", "absolute"},
+    {kHf, "prefix", ""},
     {kHf, "problem_type", ""},
     {kHf, "return_dict", ""},
+    {kHf, "task_specific_params.*", ""},
     {kHf, "tie_encoder_decoder", "false"},
     {kHf, "tie_word_embeddings", ""},  // of a head
+    {kHf, "tokenizer_class", ""},
     {kHf, "torch_dtype", ""},
     {kHf, "torchscript", ""},
     {kHf, "transformers.js_config.*", ""},

@@ -212,8 +212,14 @@ class PoolingReader {
   // Reads the most tokens of an input.
   void ReadLength() {
     bool said = false;
+    const CheckpointFile* first = nullptr;
     for (const CheckpointFile& file : files_) {
       if (!IsSentenceConfig(file.path)) continue;
+      if (first != nullptr) {
+        Refuse(kInvalid, file.path, Cat("is there beside ", Quoted(first->path), "; right is one"));
+        continue;
+      }
+      first = &file;
       std::optional<Keys> read = ReadKeys(file);
       if (!read) continue;
       FileKeys keys(file.path, *std::move(read), &refusals_);
@@ -228,8 +234,8 @@ class PoolingReader {
     }
     const CheckpointFile* tokenizer = FindFile(files_, kTokenizer);
     if (said || tokenizer == nullptr) return;
-    absl::StatusOr<Keys> read = KeysOfJson(tokenizer->bytes);
-    if (!read.ok()) return;  // whoever reads the tokenizer refuses it
+    std::optional<Keys> read = ReadKeys(*tokenizer);
+    if (!read) return;
     FileKeys keys(kTokenizer, *std::move(read), &refusals_);
     // transformers writes 1e30 where nothing bounds it.
     constexpr std::string_view kLength = "model_max_length";
