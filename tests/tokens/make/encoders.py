@@ -5,9 +5,10 @@
 Run by hand, where torch, transformers, safetensors, tokenizers and gguf are installed. A case's
 folder holds the checkpoint as transformers and sentence-transformers write it, `model.gguf` with
 the same weights where the case says so (named as llama.cpp's converter does), and `golden.json`:
-`ids` (inputs), `embeddings` (one for each, as the folder's files say), and `kinds` (the same with
-other poolings, not normalised). They are computed in f64, each input by itself. Weights are
-multiples of 1/128 that bf16 and f16 hold exactly.
+`ids` (inputs), `embeddings` (one for each, as the folder's files say), `kinds` (the same with other
+poolings, not normalised), and `activations` (the first input's mean with each of them). They are
+computed in f64, each input by itself. Weights are multiples of 1/128 that bf16 and f16 hold
+exactly.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ import safetensors.torch
 import tokenizers
 import torch
 import transformers
+import transformers.activations
 
 TESTDATA = pathlib.Path(__file__).parents[1] / "testdata"
 SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
          "num_attention_heads": 4, "max_position_embeddings": 40}
 # One input in the middle holds a 1, which is RoBERTa's padding.
 INPUTS = [[2, 7, 42, 9, 9, 19, 30, 11, 60, 47, 25, 3], [2, 3], [2, 33, 1, 1, 50, 3], [5]]
+ACTIVATIONS = ("gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu",
+               "swish", "tanh")
 FLAGS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "lasttoken": "lasttoken"}
 GGUF_NAMES = {
     "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
@@ -102,7 +106,14 @@ def golden(encoder: torch.nn.Module, case: Case) -> dict:
     if case.normalised:
         own = [torch.nn.functional.normalize(row, dim=0) for row in own]
     kinds = {kind: short([pooled(row, kind) for row in rows]) for kind in FLAGS}
-    return {"ids": INPUTS, "embeddings": short(own), "kinds": kinds}
+    activations = {}
+    for name in ACTIVATIONS:
+        for layer in encoder.encoder.layer:
+            layer.intermediate.intermediate_act_fn = transformers.activations.ACT2FN[name]
+        with torch.no_grad():
+            row = encoder(torch.tensor(INPUTS[:1])).last_hidden_state[0].mean(0)
+        activations[name] = short([row])
+    return {"ids": INPUTS, "embeddings": short(own), "kinds": kinds, "activations": activations}
 
 
 def write_pooling(folder: pathlib.Path, case: Case) -> None:
