@@ -260,6 +260,20 @@ TEST(BertGgufTest, PiecesSayWhetherCaseAndAccentsGo) {
   EXPECT_THAT(with("8", "\u2581A"), ElementsAre(1, 8, 5, 0, 2)) << "and another an accent";
 }
 
+TEST(BertGgufTest, AddedAndSpecialTokensSayNothingOfCase) {
+  checkpoint::Gguf gguf = BertGguf();
+  auto tokens = std::get<std::vector<std::string>>(gguf.keys["tokenizer.ggml.tokens"]);
+  auto types = std::get<std::vector<int64_t>>(gguf.keys["tokenizer.ggml.token_type"]);
+  tokens.push_back("\u2581COVID");
+  types.push_back(4);
+  gguf.keys["tokenizer.ggml.tokens"] = tokens;
+  gguf.keys["tokenizer.ggml.token_type"] = types;
+  EXPECT_THAT(*EncodeBy(ReadVocabulary(gguf), "Ab COVID A"), ElementsAre(1, 4, 5, 9, 4, 2));
+  checkpoint::Gguf untyped = BertGguf();
+  untyped.keys.erase("tokenizer.ggml.token_type");
+  EXPECT_THAT(*EncodeBy(ReadVocabulary(untyped), "Ab [SEP]A"), ElementsAre(1, 4, 5, 2, 4, 2));
+}
+
 TEST(BertGgufTest, KeysNameTokens) {
   checkpoint::Gguf gguf = BertGguf();
   gguf.keys["tokenizer.ggml.cls_token_id"] = int64_t{4};
@@ -271,7 +285,8 @@ TEST(BertGgufTest, KeysNameTokens) {
   checkpoint::Gguf without = BertGguf();
   without.keys["tokenizer.ggml.tokens"] = std::vector<std::string>{"[UNK]", "[CLS]"};
   without.keys["tokenizer.ggml.token_type"] = std::vector<int64_t>{3, 3};
-  EXPECT_THAT(ReadVocabulary(without).status().ToString(), HasSubstr("seperator_token_id"));
+  EXPECT_THAT(ReadVocabulary(without).status().ToString(),
+              HasSubstr("there is no tokenizer.ggml.seperator_token_id, and no token \"[SEP]\""));
 }
 
 }  // namespace

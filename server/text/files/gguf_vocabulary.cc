@@ -156,16 +156,19 @@ absl::Status ReadCharsmap(const Gguf& gguf, ScoredPieces* scored) {
   return ReadKey(gguf, "remove_extra_whitespaces", &scored->strips);
 }
 
-// Reports whether each piece is as a normalizer's steps leave it: no text becomes one that is not.
-absl::StatusOr<bool> AreAllNormal(const TokenizerData& data, std::vector<NormalizeStep> steps) {
+// Reports whether each of some pieces is as a normalizer's steps leave it: no text becomes one that
+// is not.
+absl::StatusOr<bool> AreNormal(const std::vector<std::string>& pieces,
+                               std::vector<NormalizeStep> steps) {
   ASSIGN_OR_RETURN(const Normalizer normalizer, Normalizer::Create(std::move(steps)));
-  for (size_t id = 0; id < data.pieces.size(); ++id) {
-    if (data.hidden[id]) continue;
-    ASSIGN_OR_RETURN(const std::string normal, normalizer.Run(data.pieces[id]));
-    if (normal != data.pieces[id]) return false;
+  for (const std::string& piece : pieces) {
+    ASSIGN_OR_RETURN(const std::string normal, normalizer.Run(piece));
+    if (normal != piece) return false;
   }
   return true;
 }
+
+bool IsBracketed(std::string_view piece) { return piece.starts_with('[') && piece.ends_with(']'); }
 
 // Writes a piece as BERT's vocab.txt does. llama.cpp's converter (conversion/bert.py) takes "##"
 // from those that have it and puts U+2581 ahead of others but control tokens; older ones left all
@@ -173,20 +176,22 @@ absl::StatusOr<bool> AreAllNormal(const TokenizerData& data, std::vector<Normali
 std::string BertPiece(const std::string& piece, PieceType type) {
   if (type == PieceType::kControl) return piece;
   if (piece.starts_with(kSpace) && piece != kSpace) return piece.substr(sizeof kSpace - 1);
-  return piece.starts_with('[') && piece.ends_with(']') ? piece : Cat("##", piece);
+  return IsBracketed(piece) ? piece : Cat("##", piece);
 }
 
 // Sets a token's id to what a key says, else to the token of that text.
 absl::Status ReadNamed(const Gguf& gguf, std::string_view key, std::string_view text,
                        const TokenizerData& data, int32_t* token) {
-  int64_t id = -1;
-  RETURN_IF_ERROR(ReadKey(gguf, key, &id));
-  if (id == -1) {
-    id = std::find(data.pieces.begin(), data.pieces.end(), text) - data.pieces.begin();
-  }
-  if (id < 0 || id >= static_cast<int64_t>(data.pieces.size())) {
+  int64_t id = std::find(data.pieces.begin(), data.pieces.end(), text) - data.pieces.begin();
+  const auto count = static_cast<int64_t>(data.pieces.size());
+  if (id == count && gguf.Find(Cat("tokenizer.ggml.", key)) == nullptr) {
     return absl::InvalidArgumentError(
-        Cat("tokenizer.ggml.", key, " is ", id, ", of ", data.pieces.size(), " tokens"));
+        Cat("there is no tokenizer.ggml.", key, ", and no token ", Quoted(text)));
+  }
+  RETURN_IF_ERROR(ReadKey(gguf, key, &id));
+  if (id < 0 || id >= count) {
+    return absl::InvalidArgumentError(
+        Cat("tokenizer.ggml.", key, " is ", id, ", of ", count, " tokens"));
   }
   *token = static_cast<int32_t>(id);
   return absl::OkStatus();
@@ -198,12 +203,7 @@ absl::StatusOr<TokenizerData> ReadBert(const Gguf& gguf, const std::vector<std::
                                        const std::vector<PieceType>& types) {
   TokenizerData data;
   for (size_t id = 0; id < pieces.size(); ++id) {
-    const bool special = types[id] == PieceType::kControl || types[id] == PieceType::kUnknown;
     data.pieces.push_back(BertPiece(pieces[id], types[id]));
-    data.hidden.push_back(special || types[id] == PieceType::kUnused);
-    if (!special && types[id] != PieceType::kUserDefined) continue;
-    data.added.push_back(
-        {.content = data.pieces[id], .id = static_cast<int32_t>(id), .special = special});
   }
   int32_t cls = 0, sep = 0;
   RETURN_IF_ERROR(ReadNamed(gguf, "unknown_token_id", "[UNK]", data, &data.unk));
@@ -211,11 +211,22 @@ absl::StatusOr<TokenizerData> ReadBert(const Gguf& gguf, const std::vector<std::
   RETURN_IF_ERROR(ReadNamed(gguf, "seperator_token_id", "[SEP]", data, &sep));
   data.begin = {cls};
   data.end = {sep};
+  std::vector<std::string> words;  // pieces that text becomes
+  for (int32_t id = 0; id < static_cast<int32_t>(pieces.size()); ++id) {
+    const std::string& piece = data.pieces[id];
+    const bool special = types[id] == PieceType::kControl || types[id] == PieceType::kUnknown ||
+                         id == data.unk || id == cls || id == sep;
+    const bool added = special || types[id] == PieceType::kUserDefined;
+    const bool unused = types[id] == PieceType::kUnused;
+    data.hidden.push_back(special || unused);
+    if (added) data.added.push_back({.content = piece, .id = id, .special = special});
+    if (!added && !unused && !IsBracketed(piece)) words.push_back(piece);
+  }
   BertRules rules;
-  ASSIGN_OR_RETURN(rules.lowercase, AreAllNormal(data, {{.kind = NormalizeStep::kLowercase}}));
-  ASSIGN_OR_RETURN(rules.strip_accents,
-                   AreAllNormal(data, {{.kind = NormalizeStep::kNfd},
-                                       {.kind = NormalizeStep::kDropNonspacing}}));
+  ASSIGN_OR_RETURN(rules.lowercase, AreNormal(words, {{.kind = NormalizeStep::kLowercase}}));
+  ASSIGN_OR_RETURN(
+      rules.strip_accents,
+      AreNormal(words, {{.kind = NormalizeStep::kNfd}, {.kind = NormalizeStep::kDropNonspacing}}));
   SetBert(rules, &data);
   return data;
 }
