@@ -85,7 +85,7 @@ TEST_F(RestTest, JsonInAndOut) {
   EXPECT_EQ(body["id"], "a");
   EXPECT_EQ(body["parameters"]["compile_state"], "baseline");
   EXPECT_EQ(body["outputs"][0].dump(),
-            R"({"name":"y","datatype":"FP32","shape":[2],"data":[3.0,-9.0]})");
+            R"({"name":"y","datatype":"FP32","shape":[2],"data":[3,-9]})");
 }
 
 TEST_F(RestTest, BytesInAndOut) {
