@@ -61,7 +61,8 @@ class ThreadedEngine : public Engine {
   void RunTurn(const EngineBook::Turn& turn);
   // Makes the memory of the blocks usable that the step writes.
   absl::Status Commit(const EngineBook::Turn& turn);
-  // Notes that there is none. A sequence that is alone tries again, until it has waited for long.
+  // Notes that there is none. A sequence that is alone gives up its blocks and tries again, until
+  // it has waited for long.
   void Refuse(const EngineBook::Turn& turn, const absl::Status& status);
   absl::StatusOr<absl::Span<const float>> RunStep(const EngineBook::Turn& turn);
   std::vector<Told> Choose(const EngineBook::Turn& turn, absl::Span<const float> logits);
@@ -195,11 +196,14 @@ absl::Status ThreadedEngine::Commit(const EngineBook::Turn& turn) {
 void ThreadedEngine::Refuse(const EngineBook::Turn& turn, const absl::Status& status) {
   const SequenceTime now = Now();
   const SequenceId first = turn.step.tables.front();
-  if (!lacking_.has_value() || lacking_->id != first) lacking_ = {first, now};
+  const bool begins = !lacking_.has_value() || lacking_->id != first;
+  if (begins) lacking_ = {first, now};
   const bool waits = now - lacking_->since < options_.room_wait;
   bool alone = false;
   EndAll(book_->Refused(turn, status, waits, &alone), now);
-  if (!alone) lacking_.reset();
+  if (!alone) return lacking_.reset();
+  // Then it holds nothing that another engine waits for, either.
+  if (begins && book_->StartAnew()) Shed(kAll);
 }
 
 absl::StatusOr<absl::Span<const float>> ThreadedEngine::RunStep(const EngineBook::Turn& turn) {

@@ -152,6 +152,11 @@ std::vector<EngineBook::End> EngineBook::Refused(const Turn& turn, const absl::S
   return TakeEnds();
 }
 
+bool EngineBook::StartAnew() {
+  MutexLock lock(mu_);
+  return scheduler_.StartAnew();
+}
+
 void EngineBook::Pause(absl::Span<const SequenceId> ids, SequenceTime now) {
   MutexLock lock(mu_);
   for (SequenceId id : ids) {

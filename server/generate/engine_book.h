@@ -74,6 +74,8 @@ class EngineBook final : public BlockRoom {
   // As Failed, of a step that there is no memory for: some other time there may be. With `waits`, a
   // sequence that is alone does not end; `*alone` says whether it is, and its rows come again.
   std::vector<End> Refused(const Turn& turn, const absl::Status& status, bool waits, bool* alone);
+  // As Scheduler::StartAnew.
+  bool StartAnew();
   // Gives these sequences no rows until they are resumed, unless their outboxes were drained
   // meanwhile.
   void Pause(absl::Span<const SequenceId> ids, SequenceTime now);

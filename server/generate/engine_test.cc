@@ -506,10 +506,12 @@ TEST_F(EngineTest, WhoeverIsAloneWaitsForMemory) {
   const GenerateInput input = Ask({1, 2, 3}, 20);
   Client waits(engine_.get(), input);
   while (knobs_->refused < 3) std::this_thread::sleep_for(milliseconds(1));
-  EXPECT_EQ(engine_->view().running, 1);
+  const EngineView view = engine_->view();
+  EXPECT_EQ(view.running + view.waiting, 1);
   knobs_->most_committed = 6;
   EXPECT_EQ(waits.Listen().tokens, Alone(input));
-  EXPECT_EQ(waits.heard().summary.preemptions, 0);
+  EXPECT_GE(waits.heard().summary.preemptions, 1) << "it gave up its blocks, and waited";
+  EXPECT_LE(waits.heard().summary.preemptions, 3);
 
   // Cancels, deadlines and new sequences act meanwhile.
   knobs_->most_committed = 0;

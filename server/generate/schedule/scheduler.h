@@ -137,6 +137,10 @@ class Scheduler {
   // alone ends with the status; with `waits` its rows come again, and the call returns true. From
   // then on at most so many run as do, and one more after every 32 steps.
   bool Refused(const Step& step, const absl::Status& status, bool waits);
+  // Preempts the sequence that runs alone: pages may have room that its blocks do not lie in, and
+  // it is computed anew in the lowest ones. Returns false if none runs alone, or it was so three
+  // times.
+  bool StartAnew();
   // Ends a sequence with an error. Does nothing if it has ended.
   void Cancel(SequenceId id, const absl::Status& status);
   // Gives a sequence no rows until it is resumed: its client does not read. It keeps its place and

@@ -16,6 +16,7 @@ constexpr int64_t kLeastGain = 16;
 constexpr int64_t kLookedAt = 8;
 // So many later ones of its client may be admitted before a sequence.
 constexpr int64_t kMostPassed = 8;
+constexpr int64_t kMostRestarts = 3;
 
 }  // namespace
 
@@ -231,6 +232,15 @@ void Scheduler::Preempt(Sequence* sequence) {
   ++sequence->preemptions;
   ++counts_.preemptions;
   waiting_.insert(sequence);
+}
+
+bool Scheduler::StartAnew() {
+  if (running() != 1) return false;
+  Sequence* const sequence = *running_.begin();
+  if (sequence->in_step || sequence->restarts == kMostRestarts) return false;
+  ++sequence->restarts;
+  Preempt(sequence);
+  return true;
 }
 
 void Scheduler::Displace(Sequence* sequence) {

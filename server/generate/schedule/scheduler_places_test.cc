@@ -163,6 +163,29 @@ TEST_F(SchedulerTest, AStepWithoutMemoryComesAgainWithoutTheLastUntilOneIsAlone)
   EXPECT_EQ(scheduler_.running(), 1);
 }
 
+TEST_F(SharingTest, WhoeverIsAloneStartsAnewThreeTimes) {
+  EXPECT_FALSE(scheduler_.StartAnew()) << "nobody runs";
+  ASSERT_TRUE(scheduler_.Add(1, Rooted(6, 9)).ok());
+  ASSERT_TRUE(scheduler_.Add(2, Prompt(2)).ok());
+  Run();
+  EXPECT_EQ(scheduler_.running(), 2);
+  EXPECT_FALSE(scheduler_.StartAnew()) << "it is not alone";
+  scheduler_.Cancel(2, absl::CancelledError("left"));
+  const absl::Status none = absl::ResourceExhaustedError("no memory");
+  for (int i = 0; i < 3; ++i) {
+    Run();
+    EXPECT_TRUE(scheduler_.Refused(scheduler_.Next(now_, times_), none, /*waits=*/true));
+    EXPECT_TRUE(scheduler_.StartAnew());
+    pool_.Shed(10);
+    EXPECT_EQ(scheduler_.running(), 0);
+    EXPECT_EQ(pool_.free(), pool_.blocks());
+  }
+  EXPECT_EQ(Run().size(), 8u) << "all of its tokens";
+  EXPECT_FALSE(scheduler_.StartAnew());
+  RunAll();
+  EXPECT_EQ(scheduler_.TakeEnded()[1].preemptions, 3);
+}
+
 TEST_F(SharingTest, AnEqualBeginningIsComputedOnce) {
   ASSERT_TRUE(scheduler_.Add(1, Rooted(11, 1)).ok());
   EXPECT_EQ(RunAll(), 11);

@@ -73,6 +73,7 @@ struct Sequence {
   int64_t computed = 0;  // the most that `stored` was: further rows are computed for the first time
   int64_t cached = 0;    // number of the prompt's tokens found in the pool at the first admission
   int64_t preemptions = 0;
+  int64_t restarts = 0;         // of these: by StartAnew
   std::vector<int32_t> blocks;  // block j holds positions j * block to j * block + block - 1
   FairOrder::Client* client = nullptr;  // the scheduler's
   bool running = false;                 // it is admitted
