@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 
 import athanor
+import numpy as np
 import pytest
 import tiny_decoder
 from conftest import Server
@@ -190,6 +191,42 @@ def test_two_engines_have_memory_for_the_blocks_of_one(tmp_path: pathlib.Path) -
             assert sum(engine.preemptions for engine in engines) > 0, "memory was scarce"
             assert all(engine.free_blocks == engine.blocks for engine in engines)
             assert _held(server) <= limit
+        assert server.stop() == 0, server.log.read_text()
+    finally:
+        server.kill()
+
+
+def test_a_plan_that_can_never_fit_takes_no_kept_block(tmp_path: pathlib.Path) -> None:
+    """Its weights fit as they came, and not beside them as its plan wants them."""
+    flags = ("--http_listen=127.0.0.1:0", "--kv_memory=64MiB")
+    size = 4096
+    weight = 4 * size * size
+    graph = athanor.Graph("large")
+    graph.output(
+        "y",
+        graph.input("x", (1, size), "f32")
+        @ graph.parameter("w", np.ones((size, size), np.float32)),
+    )
+    prompt = [3 + i * i % 40 for i in range(3000)]
+    server = Server(tmp_path / "state", *flags).start()
+    try:
+        with server.client() as client:
+            _works(_upload(client, tmp_path / "checkpoint", "tiny"))
+            held = _held(server)
+        assert server.stop() == 0
+        limit = int(held) + weight + weight // 2
+        server = Server(tmp_path / "state", *flags, f"--memory_limit={limit}").start()
+        with server.client() as client:
+            model = client.model("tiny")
+            model.wait("baseline", timeout=120)
+            model.generate(prompt, max_tokens=2, temperature=0, timeout=120).result()
+            kept = _idle(model).kept_blocks
+            assert kept >= len(prompt) // 16
+            large = client.upload(graph, name="large")
+            with pytest.raises(athanor.ResourceExhausted, match="large.*does not fit"):
+                large.wait("baseline", timeout=120)
+            _works(model)
+            assert model.engine().kept_blocks >= kept
         assert server.stop() == 0, server.log.read_text()
     finally:
         server.kill()
