@@ -367,6 +367,14 @@ TEST_F(RequestQueueTest, WhatRunsAtOnceHasItsTurn) {
   EXPECT_EQ(runner->turns(), 0) << "runners wait for their turn when they run";
 }
 
+TEST_F(RequestQueueTest, WhatRunsAtOnceMakesNoFurtherContexts) {
+  const ContextPool::Lease first = queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_);
+  EXPECT_TRUE(first);
+  EXPECT_FALSE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+  EXPECT_TRUE(plan_->contexts->TryAcquire()) << "runners do";
+  EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+}
+
 TEST_F(RequestQueueTest, StoppedItGivesWhatWaitsAndThenNothing) {
   Push(1, {});
   queue_.Stop();

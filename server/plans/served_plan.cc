@@ -33,7 +33,14 @@ ContextPool::Lease ContextPool::TryAcquire() {
 }
 
 ContextPool::Lease ContextPool::TryRun() {
-  Lease lease = TryAcquire();
+  Lease lease;
+  {
+    MutexLock lock(mu_);
+    if (free_.empty() && made_ > 0) return {};
+    if (std::unique_ptr<RunContext> context = Take()) {
+      lease = Lease(shared_from_this(), std::move(context));
+    }
+  }
   return lease && runner_->TryTurn(*lease) ? std::move(lease) : Lease();
 }
 

@@ -15,8 +15,8 @@ void TurnOrder::Leave(Turn* turn) {
 }
 
 bool TurnOrder::RunFits(Clock::time_point now) const {
-  if (steps_ == 0 && steps_waiting_.empty()) return true;
   if (steps_ == 0 && now < runs_end_) return runs_ < threads_;
+  if (steps_ == 0 && steps_waiting_.empty()) return true;
   if (threads_ == 1) return steps_ == 0 && runs_ == 0 && last_ == Kind::kStep;
   return runs_ < threads_ / 2;
 }

@@ -219,8 +219,9 @@ TEST(TurnOrder, RunsThatWaitedHaveAllThreadsAheadOfTheNextStep) {
 TEST(TurnOrder, AStepWaitsForRunsOfThatTimeAndNoMore) {
   Orderly turns(2);
   Turn* const run = StepBesideRuns(turns, 3);
+  EXPECT_EQ(turns.Begin(), 1) << "two threads, though no step asks yet";
   Turn* const next = turns.Step();
-  EXPECT_EQ(turns.Begin(), 1);
+  EXPECT_EQ(turns.Begin(), 0);
   turns.Wait(milliseconds(10));
   EXPECT_EQ(turns.Begin(), 0);
   EXPECT_EQ(turns.order().next_look(), TurnOrder::Clock::time_point::max())
