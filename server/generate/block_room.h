@@ -20,12 +20,12 @@ class BlockRoom {
   // Returns about how many bytes the engine could give back: those of blocks that no sequence has.
   // Where blocks share pages, some go back only with their neighbours.
   virtual int64_t unused_bytes() const = 0;
-  // Asks for so many bytes of them, of all requests since the engine last gave for the largest. The
-  // engine gives between two steps, and no more than it has. Any thread may ask, the engine's own
-  // too.
+  // Asks for so many bytes of them; of several requests ahead of the engine's next step the largest
+  // counts: they may be one that comes again. The engine gives between two steps, and no more than
+  // it has. Any thread may ask, the engine's own too.
   virtual void Ask(int64_t bytes) = 0;
-  // As Ask; returns once that is done, at `until`, or at once where there is nothing. Not for an
-  // engine's thread.
+  // As Ask, beside all that was asked for; returns once that is done, at `until`, or at once where
+  // there is nothing. Not for an engine's thread.
   virtual void Await(int64_t bytes, SequenceTime until) = 0;
 };
 

@@ -28,7 +28,7 @@ constexpr int64_t kGivenBackAStep = 2;
 constexpr int64_t kShedAStep = 16;
 constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 // A sequence that waits for memory of a block tries so often to have it.
-constexpr std::chrono::milliseconds kTryForRoom{20};
+constexpr std::chrono::milliseconds kTryForRoom{100};
 // An engine without steps looks so often for plans to let go: they hold weights.
 constexpr std::chrono::seconds kTrimEvery{2};
 

@@ -32,9 +32,11 @@ namespace athanor {
 
 struct EngineOptions {
   SchedulerOptions scheduler;
-  int64_t vocabulary = 0;                   // logits of a row
-  int32_t blocks = 0;                       // of keys and values, block 0 included
-  int64_t block_bytes = 0;                  // of keys and values of a block
+  int64_t vocabulary = 0;  // logits of a row
+  int32_t blocks = 0;      // of keys and values, block 0 included
+  // Bytes of keys and values of a block; 0: blocks share pages so much that only all of them
+  // together give any back.
+  int64_t block_bytes = 0;
   int64_t outbox_events = 64;               // of a sequence, until it is paused
   std::shared_ptr<VersionMetrics> metrics;  // null: nothing is counted
   // Reports whether others lack memory: then blocks that are kept for their contents give up

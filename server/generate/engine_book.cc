@@ -110,6 +110,7 @@ EngineBook::Turn EngineBook::Next(SequenceTime now, const StepTimes& times,
     turn.replies.push_back(replies_.find(id)->second.get());
     turn.tables.push_back(scheduler_.BlocksOf(id));
   }
+  if (turn.step.rows.empty()) lacks_ = false;
   turn.closed = closed_.has_value();
   turn.room = std::exchange(room_bytes_, 0);
   room_begun_ = room_asked_;
@@ -122,6 +123,7 @@ std::vector<EngineBook::End> EngineBook::Done(const Turn& turn, absl::Span<const
   const int64_t generated =
       std::count_if(told.begin(), told.end(), [](const Told& one) { return one.status.ok(); });
   MutexLock lock(mu_);
+  lacks_ = false;
   ++since_start_.steps;
   since_start_.committed_bytes = facts.committed_bytes;
   since_start_.plan_id = facts.plan_id;
@@ -141,6 +143,7 @@ std::vector<EngineBook::End> EngineBook::Done(const Turn& turn, absl::Span<const
 
 std::vector<EngineBook::End> EngineBook::Failed(const Turn& turn, const absl::Status& status) {
   MutexLock lock(mu_);
+  lacks_ = false;
   scheduler_.Failed(turn.step, status);
   return TakeEnds();
 }
@@ -148,7 +151,7 @@ std::vector<EngineBook::End> EngineBook::Failed(const Turn& turn, const absl::St
 std::vector<EngineBook::End> EngineBook::Refused(const Turn& turn, const absl::Status& status,
                                                  bool waits, bool* alone) {
   MutexLock lock(mu_);
-  *alone = scheduler_.Refused(turn.step, status, waits);
+  lacks_ = *alone = scheduler_.Refused(turn.step, status, waits);
   return TakeEnds();
 }
 
@@ -196,26 +199,30 @@ std::vector<int32_t> EngineBook::Shed(int64_t most) {
 
 int64_t EngineBook::unused_bytes() const {
   MutexLock lock(mu_);
+  // A thread that asks the ledger again and again must not ask itself.
+  if (lacks_) return 0;
+  const int64_t used = pool_.blocks() - pool_.free();
+  if (block_bytes_ == 0) return used == 0 ? since_start_.committed_bytes : 0;
   // Block 0 is nobody's, and stays.
-  const int64_t used = pool_.blocks() - pool_.free() + 1;
-  return std::max<int64_t>(0, since_start_.committed_bytes - used * block_bytes_);
+  return std::max<int64_t>(0, since_start_.committed_bytes - (used + 1) * block_bytes_);
 }
 
 int64_t EngineBook::NoteAsked(int64_t bytes) {
-  room_bytes_ = std::max({room_bytes_, bytes, int64_t{1}});
+  room_bytes_ = std::max<int64_t>(1, bytes);
   Tell();
   return ++room_asked_;
 }
 
 void EngineBook::Ask(int64_t bytes) {
   MutexLock lock(mu_);
-  NoteAsked(bytes);
+  NoteAsked(std::max(room_bytes_, bytes));
 }
 
 void EngineBook::Await(int64_t bytes, SequenceTime until) {
   MutexLock lock(mu_);
   if (since_start_.committed_bytes == 0) return;  // the thread may wait for a plan
-  const int64_t own = NoteAsked(bytes);
+  const int64_t most = std::numeric_limits<int64_t>::max() - room_bytes_;
+  const int64_t own = NoteAsked(room_bytes_ + std::min(bytes, most));
   while (room_given_ < own && gave_room_.WaitUntil(lock, until)) {
   }
 }

@@ -102,7 +102,7 @@ class EngineBook final : public BlockRoom {
   // Counts in the metrics what the scheduler has counted since the last call.
   void CountNew() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Notes that bytes are asked for; returns the number of that request.
+  // Notes that so many bytes are asked for since the last Next; returns the number of the request.
   int64_t NoteAsked(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<VersionMetrics> metrics_;  // may be null
@@ -119,7 +119,8 @@ class EngineBook final : public BlockRoom {
   SchedulerCounts counted_ ABSL_GUARDED_BY(mu_);  // in the metrics
   std::string signature_ ABSL_GUARDED_BY(mu_);    // of the last step that was begun
   CondVar gave_room_;
-  int64_t room_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // the most that was asked for since the last Next
+  int64_t room_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // asked for since the last Next
+  bool lacks_ ABSL_GUARDED_BY(mu_) = false;      // the thread itself: it has given all
   int64_t room_asked_ ABSL_GUARDED_BY(mu_) = 0;  // number of requests
   int64_t room_begun_ ABSL_GUARDED_BY(mu_) = 0;  // of these: seen by Next
   int64_t room_given_ ABSL_GUARDED_BY(mu_) = 0;

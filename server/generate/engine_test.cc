@@ -508,6 +508,7 @@ TEST_F(EngineTest, WhoeverIsAloneWaitsForMemory) {
   while (knobs_->refused < 3) std::this_thread::sleep_for(milliseconds(1));
   const EngineView view = engine_->view();
   EXPECT_EQ(view.running + view.waiting, 1);
+  EXPECT_EQ(engine_->room().lock()->unused_bytes(), 0) << "it has given all";
   knobs_->most_committed = 6;
   EXPECT_EQ(waits.Listen().tokens, Alone(input));
   EXPECT_GE(waits.heard().summary.preemptions, 1) << "it gave up its blocks, and waited";
@@ -741,6 +742,43 @@ TEST_F(EngineTest, GivesNoMoreRoomThanIsAskedFor) {
   room->Await(block, SequenceTime::max());
   EXPECT_LE(knobs_->committed, 55);
   EXPECT_GE(knobs_->committed, 61 - 9);
+}
+
+TEST_F(EngineTest, WhereBlocksSharePagesAllOrNoneAreUnused) {
+  EngineOptions options = Large();
+  options.block_bytes = 0;
+  std::atomic<int64_t> allowed = 1'000'000;
+  knobs_->before = [&](int64_t step) {
+    while (step >= allowed) std::this_thread::sleep_for(milliseconds(1));
+  };
+  Make(options);
+  const std::shared_ptr<BlockRoom> room = engine_->room().lock();
+  Hear(Prefixed(3, 1000, 1));
+  while (room->unused_bytes() != 64 * HashRunner::kBlockBytes) std::this_thread::yield();
+  allowed = knobs_->steps + 3;
+  Client runs(engine_.get(), Ask({1}, 100));
+  runs.ListenFor(1);
+  EXPECT_EQ(room->unused_bytes(), 0);
+  allowed = 1'000'000;
+  runs.Listen();
+  const int64_t before = knobs_->committed;
+  room->Await(1, SequenceTime::max());
+  EXPECT_EQ(knobs_->committed, before - 1);
+  EXPECT_TRUE(runs.heard().end.ok());
+}
+
+// Loads that ask at once have each what it asked for.
+TEST_F(EngineTest, ThoseThatWaitForRoomAllHaveIt) {
+  Make(Large());
+  const std::shared_ptr<BlockRoom> room = engine_->room().lock();
+  Hear(Prefixed(3, 1000, 1));
+  while (room->unused_bytes() == 0) std::this_thread::yield();
+  std::vector<std::thread> loads;
+  for (int i = 0; i < 6; ++i) {
+    loads.emplace_back([&] { room->Await(5 * HashRunner::kBlockBytes, SequenceTime::max()); });
+  }
+  for (std::thread& load : loads) load.join();
+  EXPECT_EQ(knobs_->committed, 64 - 6 * 5);
 }
 
 TEST_F(EngineTest, IsAskedForRoomWithoutWaiting) {

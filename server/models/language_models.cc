@@ -225,7 +225,9 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   engine.scheduler = sizes.scheduler;
   engine.vocabulary = hosted.vocabulary;
   engine.blocks = static_cast<int32_t>(sizes.blocks);
-  engine.block_bytes = sizes.scheduler.block * sizes.token_kv_bytes;
+  if (sizes.order == StateMemory::Order::kByBlock) {
+    engine.block_bytes = sizes.scheduler.block * sizes.token_kv_bytes;
+  }
   engine.metrics = version->shared_metrics();
   // States on a GPU are counted with its memory: nothing of the host's is gained by them.
   if (!GpuOrdinal(version->device()).has_value()) {
