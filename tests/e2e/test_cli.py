@@ -163,8 +163,19 @@ def test_which_plan_and_version_serve(cli: Cli, bundle: pathlib.Path) -> None:
     assert cli.objects("rollback", "turns")[0]["version"] == "1"
     assert cli.objects("rollback", "turns/2")[0]["serving"]
     assert "it had ended already" in cli("cancel", "turns")
-    queued = cli.objects("compile", "turns", "--no_wait", "--budget", "60s")[0]
-    assert cli.objects("cancel", queued["id"])[0]["phase"] == "CANCELLED"
+
+
+def test_a_search_is_cancelled(cli: Cli, tmp_path: pathlib.Path) -> None:
+    """By the model's name; a layer is enough for a search that tries everything to take long."""
+    g = athanor.Graph("layer", dims={"b": (1, 64)})
+    x = g.input("x", ("b", 256), "f32")
+    hidden = athanor.relu(x @ g.parameter("v", np.ones((256, 512), np.float32)))
+    g.output("y", hidden @ g.parameter("w", np.ones((512, 256), np.float32)))
+    g.save(tmp_path / "layer.athanor")
+    cli("upload", tmp_path / "layer.athanor", "--budget", "0")
+    cli("compile", "layer", "--no_wait", "--budget", "exhaust:300s")
+    assert cli.objects("cancel", "layer")[0]["stop_reason"] == "STOP_CANCELLED"
+    assert cli.objects("models", "layer")[0]["state"] == "READY"
 
 
 class Terminal:
@@ -192,14 +203,21 @@ class Terminal:
         self.status = process.returncode
 
 
-def test_bar_on_a_terminal(cli: Cli, bundle: pathlib.Path) -> None:
+def test_bar_on_a_terminal(cli: Cli, tmp_path: pathlib.Path) -> None:
     """A terminal gets a bar that is redrawn, a pipe gets lines."""
     terminal = Terminal(cli, "compile", "cli", environment={"NO_COLOR": "1"})
     assert terminal.status == 0
     assert b"\r\x1b[K[" in terminal.shown and b"100 %" in terminal.shown
     assert b"\x1b[3" not in terminal.shown
     assert b"\x1b" not in cli("compile", "cli").encode()
-    assert re.search(r"told/1 serves after \d+\.\d s", cli("upload", bundle, "--name", "told"))
+    g = athanor.Graph("told", dims={"b": (1, 64)})
+    x = g.input("x", ("b", 96), "f32")
+    for width in (160, 224, 288):  # kernels that no cache has: compiled while the watch looks on
+        x = athanor.softmax(athanor.relu(
+            x @ g.parameter(f"w{width}", np.ones((x.shape[1], width), np.float32))))
+    g.output("y", x)
+    g.save(tmp_path / "told.athanor")
+    assert re.search(r"told/1 serves after \d+\.\d s", cli("upload", tmp_path / "told.athanor"))
 
 
 def test_colours_are_for_terminals_that_want_them(cli: Cli) -> None:
@@ -224,11 +242,11 @@ def test_several_versions_are_deleted_only_when_asked(cli: Cli, bundle: pathlib.
     assert Terminal(cli, "delete", "many/2").status == 0
     assert b"?" not in Terminal(cli, "delete", "many").shown  # the last one
     upload()
-    assert b"deleted many/1" in Terminal(cli, "delete", "many", answer=b"Yes\n").shown
+    assert Terminal(cli, "delete", "many", answer=b"Yes\n").shown.count(b"deleted many/") == 2
     upload()
     assert b"?" not in Terminal(cli, "delete", "many", "--yes").shown
     upload()
-    assert "deleted many/2" in cli("delete", "many")  # nobody to ask
+    assert cli("delete", "many").count("deleted many/") == 2  # nobody to ask
 
 
 def test_the_tool_about_itself(cli: Cli, tmp_path: pathlib.Path) -> None:
@@ -332,7 +350,7 @@ def test_exit_statuses(cli: Cli, tmp_path: pathlib.Path) -> None:
     (tmp_path / "bad.athanor").write_bytes(b"ATHANOR1")
     assert "ends inside" in cli("upload", tmp_path / "bad.athanor", status=2)
     (tmp_path / "m.onnx").write_bytes(b"bytes")
-    assert "m.onnx" in cli("upload", tmp_path / "m.onnx", "--format", "onx", status=2)
+    assert "did you mean onnx?" in cli("upload", tmp_path / "m.onnx", "--format", "onx", status=2)
     refused = cli("upload", tmp_path / "m.onnx", status=1)
     assert "INVALID_ARGUMENT" not in refused and "header." not in refused
     assert 'model "nobody"' in cli("infer", "nobody", status=1)
