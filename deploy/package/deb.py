@@ -112,32 +112,41 @@ def libraries(program: pathlib.Path) -> list[pathlib.Path]:
     return paths
 
 
-def owner(library: pathlib.Path) -> Package:
-    """Returns the installed package that a library is of."""
-    # Where /lib is a link to /usr/lib, dpkg knows a file by one of its names only.
-    names = {str(library), str(library.resolve())}
-    names |= {name.removeprefix("/usr") for name in names} | {f"/usr{name}" for name in names
-                                                              if not name.startswith("/usr")}
-    listed = subprocess.run(["dpkg-query", "--search", *sorted(names)], capture_output=True,
-                            text=True, check=False).stdout
-    packages = {line.split(":")[0] for line in listed.splitlines()
-                if not line.startswith("diversion ")}
-    if len(packages) != 1:
-        raise Wrong(f"{library} is of {sorted(packages) or 'no package'}; build the package on a "
-                    "Debian whose libraries come from its packages")
-    return installed(packages.pop())
+def names_of(library: pathlib.Path) -> set[str]:
+    """Returns the names by which dpkg may know a file, not the links to it, which development
+    packages have: /lib may be a link to /usr/lib."""
+    name = str(library.resolve())
+    return {name, name.removeprefix("/usr")} if name.startswith("/usr/") else {name, f"/usr{name}"}
 
 
-def installed(name: str) -> Package:
-    listed = run("dpkg-query", "--show", "--showformat", "${Version}\\n", name)
-    return Package(name, listed.splitlines()[0])
+def owners(files: set[pathlib.Path]) -> set[str]:
+    """Returns the names of the installed packages that these libraries are of."""
+    names = {file: names_of(file) for file in files}
+    listed = subprocess.run(["dpkg-query", "--search", *sorted(set().union(*names.values()))],
+                            capture_output=True, text=True, check=False).stdout
+    known = {path: package.split(":")[0] for package, path in
+             (line.rsplit(": ", 1) for line in listed.splitlines()
+              if not line.startswith("diversion "))}
+    packages = set()
+    for file in sorted(files):
+        found = {known[name] for name in names[file] if name in known}
+        if len(found) != 1:
+            raise Wrong(f"{file} is of {sorted(found) or 'no package'}; build the package on a "
+                        "Debian whose libraries come from its packages")
+        packages |= found
+    return packages
+
+
+def installed(names: set[str]) -> list[Package]:
+    listed = run("dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n",
+                 *sorted(names))
+    return [Package(*line.split(" ")) for line in dict.fromkeys(listed.splitlines())]
 
 
 def depends(programs: list[pathlib.Path]) -> str:
     """Returns the field Depends for these programs."""
-    packages = {owner(library) for program in programs if is_elf(program)
-                for library in libraries(program)}
-    packages |= {installed(name) for name in LOADED}
+    files = {library for program in programs if is_elf(program) for library in libraries(program)}
+    packages = installed(owners(files) | set(LOADED))
     return ", ".join(sorted(package.depends() for package in packages))
 
 
@@ -212,7 +221,8 @@ def build(out: pathlib.Path, binaries: pathlib.Path) -> pathlib.Path:
                 path.chmod(0o755)
         architecture = run("dpkg", "--print-architecture").strip()
         target = out / f"athanor_{version()}_{architecture}.deb"
-        run("dpkg-deb", "--root-owner-group", "--build", root, target)
+        # The least effort of xz: a third of the bytes in a second.
+        run("dpkg-deb", "--root-owner-group", "-Zxz", "-z1", "--build", root, target)
     return target
 
 
