@@ -52,7 +52,7 @@ class Server {
   absl::Status ReloadIdentities();
 
   // Stops the server: health turns NOT_SERVING, new calls get UNAVAILABLE (503 over HTTP), running
-  // ones may finish within --drain, and compile jobs stop. The status page serves until the end.
+  // ones may finish within --drain, and compile jobs stop.
   // Returns true if all calls finished. Does this once.
   bool Drain();
 
