@@ -158,13 +158,13 @@ int RunCli(int argc, char** argv) {
   ToolSyntax tool("athanor", "Uploads, calls and watches models on an Athanor server.", kFooter);
   Context context;
   AddOptions(tool.root(), &context);
+  tool.root().RequireCommand();
+  tool.RootOptionsAnywhere();  // of the commands that are added from here on
   AddCommands(tool.root(), &context);
   AddToolCommands(&tool, [&](std::function<absl::Status()> run) {
     context.run = std::move(run);
     context.calls_server = false;
   });
-  tool.root().RequireCommand();
-  tool.RootOptionsAnywhere();
   if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
   const absl::Status status = Run(&context);
   if (status.ok()) return kOk;

@@ -89,7 +89,7 @@ class ToolSyntax {
   ~ToolSyntax();
 
   CommandSyntax root();
-  // Options of the root may follow the command, too.
+  // Options of the root may follow the commands that are added from here on, too.
   void RootOptionsAnywhere();
   // Nullopt: go on. Otherwise help or what is wrong was printed, and true means help. What is wrong
   // names the option or command, and the one that was meant.
