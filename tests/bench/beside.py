@@ -35,7 +35,8 @@ def beside(config: mlp.Config, batch: int, callers: int, out: int, rounds: int, 
     runs: dict[str, list[dict]] = {
         name: [] for name in ("tensors", "tokens", "tensors_beside", "tokens_beside")}
     with language_server(*flags) as (served, _), athanor.Client(served.address) as client:
-        client.upload(mlp.mlp_graph(config=config), name=config.name).wait("baseline")
+        client.upload(mlp.mlp_graph(config=config), name=config.name,
+                      budget="0").wait("baseline")
 
         def tensors(turn: int, length: float = seconds) -> Caller:
             return Caller("run", served.address, config.name,

@@ -191,8 +191,8 @@ def test_rows_that_are_mixed_are_served_and_said(tmp_path: pathlib.Path) -> None
                 np.testing.assert_allclose(answer["y"], raised / raised.sum(0), rtol=1e-5)
                 assert answer.batch_rows == 0
             listed = subprocess.run(
-                [built(CLI), "--address", server.address, "models"], capture_output=True, text=True,
-                timeout=60, check=True).stdout
+                [built(CLI), "--address", server.address, "models", "mixing"], capture_output=True,
+                text=True, timeout=60, check=True).stdout
             assert f"requests share no calls over b: {why}" in listed
         assert "requests share no calls" in server.log.read_text()
     finally:
@@ -294,7 +294,7 @@ def test_the_command_line_names_the_dim_and_shows_what_became_of_it(
                              "--no_wait").stdout.splitlines()[0])
     assert stored["batching"]["dim"] == "s" and not stored["batching"]["on"]
     assert "dim s" in stored["batching"]["reason"]
-    assert "requests share no calls over s" in tool("models").stdout
+    assert "requests share no calls over s" in tool("models", "told").stdout
     wrong = tool("upload", str(path), "--batch_dim", "rows")
     assert wrong.returncode == 1 and '"rows" is no dim of the graph' in wrong.stderr
     patient.delete("told")
