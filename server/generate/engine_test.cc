@@ -646,10 +646,15 @@ TEST_F(EngineTest, AFullPoolCostsTimeOnly) {
   options.scheduler.max_sequences = 64;
   options.scheduler.max_batched_tokens = 64;
   options.blocks = 64 * 10 / 2;  // for half of the load
+  std::atomic<bool> all_asked = false;
+  knobs_->before = [&](int64_t) {
+    while (!all_asked) std::this_thread::sleep_for(milliseconds(1));
+  };
   Make(options);
   std::vector<std::unique_ptr<Client>> clients;
   const auto ask = [](int i) { return Ask({i % 30, i / 30, 5, 6, i % 7}, 35); };
   for (int i = 0; i < 64; ++i) clients.push_back(std::make_unique<Client>(engine_.get(), ask(i)));
+  all_asked = true;
   for (int i = 0; i < 64; i += 9) {
     engine_->Cancel(clients[i]->id(), absl::CancelledError("left"));
   }
