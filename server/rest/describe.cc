@@ -1,6 +1,9 @@
 #include "server/rest/describe.h"
 
+#include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -85,15 +88,16 @@ absl::StatusOr<Json> DescribeModel(ServerCore& core, const std::string& name,
                                    const std::string& version) {
   inference::ModelMetadataResponse metadata;
   RETURN_IF_ERROR(FillMetadata(core, name, version, &metadata));
-  Json properties = Json::object();
-  for (const auto& [key, value] : metadata.properties()) properties[key] = value;
+  // In the order of the keys, which protobuf's map does not keep.
+  const std::map<std::string, std::string> properties(metadata.properties().begin(),
+                                                      metadata.properties().end());
   return Json{{"name", metadata.name()},
               {"versions",
                std::vector<std::string>(metadata.versions().begin(), metadata.versions().end())},
               {"platform", metadata.platform()},
               {"inputs", TensorsOf(metadata.inputs())},
               {"outputs", TensorsOf(metadata.outputs())},
-              {"properties", std::move(properties)}};
+              {"properties", properties}};
 }
 
 absl::StatusOr<Json> ConfigOf(ServerCore& core, const std::string& name,
