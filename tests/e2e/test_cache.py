@@ -84,7 +84,8 @@ def test_explain_says_why_a_plan_was_found_or_not(own_server: Server) -> None:
         assert not bucket.hit and "none of graph" in bucket.steps[0]
         with pytest.raises(athanor.NotFound, match="it has b=1..8"):
             client.cache_explain("m", bucket={"b": (1, 9)})
-        assert "NOT_FOUND" in cli(own_server, "cache", "explain", "nobody", status=1)
+        assert '"nobody" does not exist' in cli(own_server, "cache", "explain", "nobody",
+                                                  status=1)
 
 
 def execute(server: Server, sql: str) -> None:
@@ -150,7 +151,7 @@ def test_a_corrupted_row_is_reported_and_put_aside(own_server: Server) -> None:
         reported = client.cache_verify()
         assert [row.tier for row in reported.bad] == ["kernels"]
         assert "kernel" in reported.bad[0].about and reported.bad[0].why
-        assert "DATA_LOSS: 1 bad rows" in cli(own_server, "cache", "verify", status=1)
+        assert "athanor: 1 bad rows" in cli(own_server, "cache", "verify", status=1)
         assert client.cache_stat().tiers["quarantine"].rows == 0
         assert len(client.cache_verify(quarantine=True).bad) == 1
         assert client.cache_verify().bad == ()
@@ -331,7 +332,7 @@ def test_tampered_foreign_and_unsigned_bundles_are_refused(servers, keys,
                            match=r"record \d+ \(kernel [0-9a-f]{12}\): it does not link"):
             client.cache_import(rewrite(good, bad, tampered))
         text = cli(two, "cache", "import", bad, status=1)
-        assert re.search(r"INVALID_ARGUMENT: bundle: record \d+ \(kernel", text)
+        assert re.search(r"athanor: bundle: record \d+ \(kernel", text)
 
         def other_format(chunks: list) -> None:
             chunks[0].header.format = 7

@@ -9,7 +9,7 @@ import older_state
 import pytest
 from conftest import Server
 
-KEPT = sorted(path.name for path in older_state.TESTDATA.iterdir())
+KEPT = sorted(path.name for path in older_state.TESTDATA.iterdir() if path.is_dir())
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def test_a_wrong_shape_is_noted_and_stays_so(own_server: Server) -> None:
     own_server.start()
     with own_server.client() as client:
         assert client.model("m").info().notes == notes
-        listed = subprocess.run([built(CLI), "--address", own_server.address, "models"],
+        listed = subprocess.run([built(CLI), "--address", own_server.address, "models", "m"],
                                 capture_output=True, text=True, check=True).stdout
         assert all(note in listed for note in notes), listed
 

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -127,7 +128,8 @@ def test_watch_and_explain(searching_server: Server, tmp_path: pathlib.Path) -> 
     # Not one whose kernels' times are known: that search would end before it is drawn.
     new = dataclasses.replace(CONFIG, widths=(64, 80, 48))
     mlp.mlp_graph(config=new).save(path)
-    shown = on_a_terminal(searching_server, "upload", str(path))
+    coloured = on_a_terminal(searching_server, "upload", str(path))
+    shown = re.sub(r"\x1b\[\d*m", "", coloured)
     assert "SEARCHING" in shown and "candidates (" in shown and "plans taken" in shown
     assert "A\x1b[K[" in shown, "it is redrawn in place"
     # Lines of what was drawn, without the terminal's own marks.

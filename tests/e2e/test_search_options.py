@@ -243,7 +243,7 @@ def test_explain_writes_the_plan_and_ablates(searching: Server, tmp_path: pathli
         with searching.client() as client:
             assert client.model("explained").egraph(number) == dot
     missing = cli("explain", "explained", "--egraph", str(len(regions)), status=1)
-    assert "NOT_FOUND" in missing and f"0 to {len(regions) - 1}" in missing
+    assert "has no region" in missing and f"0 to {len(regions) - 1}" in missing
     assert cli("explain", "explained", "--egraph", "-1", status=2)
     assert cli("explain", "explained", "--egraph", "0", "--rules", status=2)
     rows = [json.loads(line) for line in
@@ -258,8 +258,8 @@ def test_explain_writes_the_plan_and_ablates(searching: Server, tmp_path: pathli
         assert row["search_options"]["use"] == "COMPARE"
     with searching.client() as client:
         assert client.model("explained").plan_id == plan
-    assert "NOT_FOUND" in cli("models", "nope", status=1)
-    assert "NOT_FOUND" in cli("explain", "nope", status=1)
+    assert '"nope" does not exist' in cli("models", "nope", status=1)
+    assert '"nope" does not exist' in cli("explain", "nope", status=1)
     assert cli("compile", "explained", "--keep", "--compare", status=2)
 
 
