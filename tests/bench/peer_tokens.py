@@ -140,8 +140,8 @@ def lengths(args: argparse.Namespace) -> list[str]:
 def streams(args: argparse.Namespace, ours: str, theirs: str) -> Row:
     """The row of a closed loop: ours, theirs, and theirs over ours."""
     found = bench(
-        f"--server={ours}",
-        f"--server={theirs}",
+        f"--address={ours}",
+        f"--address={theirs}",
         "--backend=openai",
         f"--model={MODEL}",
         *lengths(args),
@@ -153,7 +153,7 @@ def streams(args: argparse.Namespace, ours: str, theirs: str) -> Row:
     for name, run in zip(("athanor", "llama_server"), found["runs"], strict=True):
         row[name] = {key: run[key] for key in ("completed", "failed", *TIMES)}
     row["llama_server_over_athanor"] = {
-        key: found["comparisons"][0]["ratios"].get(key) for key in TIMES
+        key: found["comparison"]["ratios"].get(key) for key in TIMES
     }
     return row
 
@@ -161,7 +161,7 @@ def streams(args: argparse.Namespace, ours: str, theirs: str) -> Row:
 def knee(address: str, seed: int, args: argparse.Namespace) -> Row:
     """The highest rate that meets SLO, and what each rate gave."""
     found = bench(
-        f"--server={address}",
+        f"--address={address}",
         "--backend=openai",
         f"--model={MODEL}",
         *lengths(args),
