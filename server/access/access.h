@@ -23,7 +23,7 @@
 
 namespace athanor {
 
-// Who makes a call, for as long as it runs: it counts among its identity's calls.
+// Stands for who makes a call, for as long as it runs: it counts among its identity's calls.
 class Caller {
  public:
   // Nobody: may do nothing that is not public.

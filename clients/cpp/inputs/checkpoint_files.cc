@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<CheckpointFile>> CheckpointFiles(const std::string& p
     if (IsFile(folder / text)) names.emplace_back(text);
   }
   for (std::string& ranks : FilesWithEnd(folder, ".tiktoken")) names.push_back(std::move(ranks));
-  // Of sentence-transformers' Transformer, named after a family: sentence_bert_config.json.
+  // The settings of a Transformer are named after a family: sentence_bert_config.json.
   for (std::string& name : FilesWithEnd(folder, "_config.json")) {
     if (absl::StartsWith(name, "sentence_")) names.push_back(std::move(name));
   }

@@ -11,7 +11,7 @@
 
 namespace athanor::client {
 
-// What a shell offers for a value.
+// Says what a shell offers for a value.
 enum class Offers : uint8_t { kNothing, kFiles, kFolders, kModels, kCommands };
 
 struct OptionRow {

@@ -29,7 +29,7 @@ class Option;
 
 namespace athanor::client {
 
-// What CLI11 does not keep of an option.
+// Keeps what CLI11 does not keep of an option.
 struct OptionExtra {
   Offers offers = Offers::kNothing;
   std::vector<std::string> values;
@@ -50,7 +50,7 @@ class OptionSyntax {
   OptionSyntax NotNegative();
   OptionSyntax ByteSize();  // takes 512MiB too
   OptionSyntax ExistingFile();
-  // What a shell offers for it; checks nothing.
+  // Says what a shell offers for it; checks nothing.
   OptionSyntax Offer(Offers offers);
   OptionSyntax OneOf(std::vector<std::string> values);
   // Refuses a value for which `wrong` returns a message.

@@ -25,7 +25,7 @@ class Printer {
   void Line(absl::string_view text);
   void Object(const nlohmann::json& object);
 
-  // One row per version; as JSON one object per version.
+  // Prints a row per version; as JSON an object per version.
   void Models(const google::protobuf::RepeatedPtrField<v1::Model>& models);
   void Versions(const google::protobuf::RepeatedPtrField<v1::Model>& models);
   void Model(const v1::Model& model);

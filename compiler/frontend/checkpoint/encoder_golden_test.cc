@@ -141,7 +141,7 @@ TEST(Pooling, OfEachKindIsGolden) {
   }
 }
 
-// What is normalised is not divided by less than torch divides by.
+// Holds the least number that a norm divides by to torch's.
 TEST(Pooling, OfRowsOfZerosIsZero) {
   Checkpoint checkpoint = Checkpoint::Hf("bert");
   Shard shard = Shard::Read(checkpoint.files["model.safetensors"]);

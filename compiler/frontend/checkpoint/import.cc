@@ -35,7 +35,7 @@ void AddNote(ImportedCheckpoint* imported) {
       Cat("weights of ", narrow, " bytes become f32, ", wide, " bytes in memory"));
 }
 
-// What imports of decoders and encoders share.
+// Holds what imports of decoders and encoders share.
 class Importer {
  public:
   Importer(CheckpointFormat format, absl::Span<const CheckpointFile> files,
