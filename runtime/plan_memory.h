@@ -42,7 +42,7 @@ struct PlanMemory {
   // Lists the constants and prepared weights that runs use and, copied to a device that does not
   // compute in host memory, the parameters, each key once.
   std::vector<Weight> weights;
-  // What only `prepare` reads, which loading takes and gives back; less where other plans hold some
+  // Read by `prepare` alone, so loading takes and gives it back; less where other plans hold some
   // of the weights.
   int64_t brief = 0;
   // Per call, at the bucket's largest sizes; committed on use. With the places of inputs, outputs

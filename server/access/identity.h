@@ -1,4 +1,4 @@
-// Who may call, and what: an identity of --auth's file.
+// Holds an identity of --auth's file: who may call, and what.
 #ifndef ATHANOR_SERVER_ACCESS_IDENTITY_H_
 #define ATHANOR_SERVER_ACCESS_IDENTITY_H_
 

@@ -55,7 +55,7 @@ constexpr RpcRow kRows[] = {
     {kCache, "CollectGarbage", kAdmins, "", kAudited},
     {kCache, "Export", kAdmins, "", kAudited},
     {kCache, "Import", kAdmins, "", kAudited},
-    // Of the whole server; of a model only to those who may use it.
+    // Tell of the whole server; of a model only to those who may use it.
     {kHealth, "Check", kPublic, ""},
     {kHealth, "Watch", kPublic, ""},
     // gRPC's own: tells the protos, which are public.

@@ -63,7 +63,7 @@ TEST(RpcTableTest, WhatIsUnknownIsTheAdministrators) {
   EXPECT_FALSE(row.roles.Admit({}));
 }
 
-// What changes the server needs more than `infer`, and leaves a line.
+// RPCs that change the server need more than `infer`, and leave a line.
 TEST(RpcTableTest, WritersAreAudited) {
   for (const char* method : {"UploadModel", "DeleteModel", "PinPlan", "Rollback", "StartCompile",
                              "CancelCompileJob", "Verify", "CollectGarbage", "Export", "Import"}) {

@@ -1,4 +1,4 @@
-// What a version's inputs and outputs are, for clients that ask, in any protocol.
+// Tells clients of any protocol what a version's inputs and outputs are.
 //
 //   inference::ModelMetadataResponse metadata;
 //   RETURN_IF_ERROR(FillMetadata(core, "digits", "", &metadata));

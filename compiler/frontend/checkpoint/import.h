@@ -27,7 +27,7 @@ namespace athanor::checkpoint {
 
 struct ImportOptions {
   DecoderForm form = DecoderForm::kWhole;
-  // Of an encoder they bound the inputs of a call (`sequences`) and the tokens of one (`context`).
+  // Bound an encoder's inputs of a call (`sequences`) and the tokens of one (`context`).
   DecoderLimits limits;
   std::vector<std::string> ignore_keys;  // keys of the config that are taken for inert
   GraphLimits graph;

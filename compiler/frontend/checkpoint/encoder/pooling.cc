@@ -31,7 +31,7 @@ constexpr KindRow kKinds[] = {
 constexpr std::string_view kOtherFlags[] = {"pooling_mode_mean_sqrt_len_tokens",
                                             "pooling_mode_weightedmean_tokens"};
 
-// Of the Transformer's configuration and Normalize's: as an encoder of texts has them.
+// Lists values of the Transformer's and Normalize's configurations that encoders of texts have.
 constexpr InertRow kInert[] = {
     {CheckpointFormat::kHf, "modality_config.message.format", ""},
     {CheckpointFormat::kHf, "modality_config.text.method", "forward"},

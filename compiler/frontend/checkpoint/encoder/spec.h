@@ -21,7 +21,7 @@
 
 namespace athanor::checkpoint::encoder {
 
-// Of the feed-forward part.
+// Names the function between the two products of the feed-forward part.
 enum class Activation : uint8_t { kGelu, kGeluTanh, kRelu, kSilu, kTanh };
 
 struct Spec {
