@@ -237,7 +237,9 @@ def test_leaving_ends_sequences(openai_server: Server, tiny: openai.OpenAI) -> N
                                          stream=True, extra_body={"ignore_eos": True})
         for _, _chunk in zip(range(8), stream, strict=False):
             pass
-        assert client.model("tiny").engine().running == 4
+        engine = client.model("tiny").engine()
+        # Sequences pause where the tokens that nobody reads fill the connection.
+        assert engine.running + engine.paused == 4
         stream.close()
         _idle(client)
 
