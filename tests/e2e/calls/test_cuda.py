@@ -27,9 +27,8 @@ import onnx_models
 import pytest
 from conftest import ATHANORD, CLI, ROOT, Server, built
 from onnx import helper
+from pages import metric, status_of
 from test_batching import at_once, ids_of, lookup_graph
-from test_restart import metric
-from test_status_page import status_of
 
 EMULATOR = ROOT / "bazel-bin/tests/emulator"
 CONFIG = mlp.Config(widths=(24, 40, 16), batch=16)

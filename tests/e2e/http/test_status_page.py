@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html.parser
-import json
 import os
 import pathlib
 import re
@@ -21,6 +20,7 @@ import mlp
 import numpy as np
 import pytest
 from conftest import Server
+from pages import get, status_of
 
 CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
 EVIL = "<script>document.title='owned'</script>\"><b>\\"
@@ -49,17 +49,6 @@ def infer(model: athanor.Model) -> None:
     x = np.ones((1, CONFIG.widths[0]), np.float32)
     np.testing.assert_allclose(model.infer({"x": x}, timeout=120)["y"], mlp.mlp_numpy(x, CONFIG),
                                rtol=1e-4, atol=1e-4)
-
-
-def get(server: Server, path: str) -> str:
-    """The body of a page of the HTTP side."""
-    with urllib.request.urlopen(f"http://{server.http_address}{path}", timeout=20) as answer:
-        return answer.read().decode()
-
-
-def status_of(server: Server) -> dict:
-    """The status as JSON."""
-    return json.loads(get(server, "/status.json"))
 
 
 def metric(text: str, name: str, **labels: str) -> float | None:

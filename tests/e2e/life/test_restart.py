@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import sqlite3
-import urllib.request
 from collections.abc import Iterator
 
 import athanor
@@ -12,6 +11,7 @@ import mlp
 import numpy as np
 import pytest
 from conftest import Server
+from pages import metric
 
 CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
 
@@ -35,16 +35,6 @@ def check(model: athanor.Model) -> str:
         plans.add(reply.plan_id)
     assert len(plans) == 1
     return plans.pop()
-
-
-def metric(server: Server, name: str) -> float:
-    """The sum over a metric's label sets."""
-    with urllib.request.urlopen(f"http://{server.http_address}/metrics", timeout=30) as reply:
-        lines = reply.read().decode().splitlines()
-    values = [float(line.rsplit(" ", 1)[1]) for line in lines
-              if line.split("{")[0].split(" ")[0] == name]
-    assert values, f"there is no metric {name}"
-    return sum(values)
 
 
 def assert_warm(server: Server) -> None:

@@ -1,6 +1,6 @@
 """Makes nn.npz: what torch's modules make of the cases of `nn_cases.py`, with seeded weights.
 
-    python tests/e2e/testdata/make_nn.py      # needs torch; made with 2.13.0 for the CPU
+    python tests/e2e/sdk/testdata/make_nn.py      # needs torch; made with 2.13.0 for the CPU
 
 By case: ``case/weight/NAME``, ``case/input/NAME``, ``case/output/NUMBER``.
 """

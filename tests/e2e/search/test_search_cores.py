@@ -7,12 +7,19 @@ import pathlib
 import re
 import subprocess
 
+import athanor
 import numpy as np
 import pytest
 from conftest import ATHANORD, Server, built
-from test_life import X, scaled
 
 CORES = len(os.sched_getaffinity(0))
+X = np.arange(5, dtype=np.float32)
+
+
+def doubled() -> athanor.Graph:
+    g = athanor.Graph("doubled", dims={"n": (1, 64)})
+    g.output("y", g.input("x", "n", "f32") * 2)
+    return g
 
 
 def test_requests_keep_off_a_core_set_aside(tmp_path: pathlib.Path) -> None:
@@ -23,7 +30,7 @@ def test_requests_keep_off_a_core_set_aside(tmp_path: pathlib.Path) -> None:
         line = re.search(r'msg="?serving"?.*', server.log.read_text())
         assert line and f"threads={CORES - 1}" in line[0] and "search_cores=1" in line[0]
         with server.client() as client:
-            model = client.upload(scaled(2), name="m", budget="5c")
+            model = client.upload(doubled(), name="m", budget="5c")
             np.testing.assert_array_equal(model.infer({"x": X}, timeout=120)["y"], X * 2)
             model.wait("optimised", timeout=120)
             np.testing.assert_array_equal(model.infer({"x": X})["y"], X * 2)
