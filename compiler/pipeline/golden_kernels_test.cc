@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "compiler/pipeline/golden_testing.h"
 #include "gtest/gtest.h"
 

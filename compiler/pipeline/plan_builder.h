@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/lower.h"
+#include "compiler/codegen/lower/lower.h"
 #include "compiler/ir/rows/paged_sizes.h"
 #include "compiler/search/kernels/fusion.h"
 #include "compiler/search/kernels/task.h"

@@ -2,7 +2,7 @@
 #ifndef ATHANOR_COMPILER_PLAN_IN_PLACE_H_
 #define ATHANOR_COMPILER_PLAN_IN_PLACE_H_
 
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 
 namespace athanor {
 

@@ -1,6 +1,6 @@
 #include "compiler/plan/in_place.h"
 
-#include "compiler/codegen/emitter.h"
+#include "compiler/codegen/kir/emitter.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

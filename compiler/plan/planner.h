@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/v1/plan.pb.h"
 

@@ -1,7 +1,7 @@
 #include "compiler/plan/planner.h"
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/emitter.h"
+#include "compiler/codegen/kir/emitter.h"
 #include "compiler/plan/plan_text.h"
 #include "gtest/gtest.h"
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "compiler/ir/graph/state.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/sample/evaluate_at.h"

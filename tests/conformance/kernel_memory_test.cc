@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/emitter.h"
+#include "compiler/codegen/kir/emitter.h"
 #include "compiler/ir/graph/op.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/value/message.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/emitter.h"
-#include "compiler/codegen/written_kernels_testing.h"
+#include "compiler/codegen/kir/emitter.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
 #include "compiler/ir/graph/op.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/ir/value/message.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "compiler/ir/value/tensor.h"
 #include "proto/athanor/v1/target.pb.h"
 #include "runtime/kernel_abi.h"

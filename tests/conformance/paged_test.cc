@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cpu/dialect.h"
-#include "compiler/codegen/lower.h"
+#include "compiler/codegen/lower/lower.h"
 #include "compiler/ir/graph/graph.h"
 #include "compiler/ir/sample/compare.h"
 #include "compiler/search/kernels/paged_schedule.h"

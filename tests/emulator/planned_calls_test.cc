@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/codegen/cuda/dialect.h"
-#include "compiler/codegen/emitter.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/emitter.h"
+#include "compiler/codegen/kir/kir.h"
 #include "compiler/plan/planner.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/device.h"

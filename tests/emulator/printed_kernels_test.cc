@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "compiler/codegen/cuda/dialect.h"
-#include "compiler/codegen/printed_kernels_testing.h"
-#include "compiler/codegen/written_kernels_testing.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
+#include "compiler/codegen/print/printed_kernels_testing.h"
 #include "compiler/ir/value/message.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/codegen/printed_kernels_testing.h"
-#include "compiler/codegen/written_kernels_testing.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
+#include "compiler/codegen/print/printed_kernels_testing.h"
 #include "gtest/gtest.h"
 #include "tests/conformance/kernel_runner.h"
 

@@ -90,7 +90,7 @@ class LayeringTest(unittest.TestCase):
             "compiler/ir/graph/shape.cc": '#include "proto/athanor/v1/graph.pb.h"',
             "compiler/plan/arena.cc": '#include "runtime/device.h"',
             "compiler/egraph/graph/egraph.h": '  #  include "compiler/ir/op.h"',
-            "compiler/codegen/kir.cc": '#include "compiler/codegen/cpu/clang.h"',
+            "compiler/codegen/kir/kir.cc": '#include "compiler/codegen/cpu/clang.h"',
             "runtime/executor.cc": '#include "compiler/ir/dtype.h"',
             "runtime/executor_test.cc": '#include "compiler/plan/plan.h"',
             "server/main.cc": '#include "compiler/codegen/cpu/clang.h"',

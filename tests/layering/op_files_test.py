@@ -45,7 +45,7 @@ PRIMITIVES = {
     "MulReduce": [
         _NAME,
         "compiler/ir/ops/reductions.cc",
-        "compiler/codegen/point.cc",
+        "compiler/codegen/lower/point.cc",
         "compiler/rules/decompose/decompose_order.cc",
         "compiler/rules/families/algebra_reduce.cc",
         "compiler/frontend/onnx/ops/math/handlers_reduce.cc",
@@ -59,10 +59,10 @@ MOST_THAT_NAME_ONE = 33
 # Files that may switch over ops: those that print code in a dialect, and the proofs that only some
 # ops allow.
 SWITCHES = {
-    "compiler/codegen/contract.cc",
+    "compiler/codegen/lower/contract.cc",
     "compiler/codegen/cpu/arithmetic.cc",
     "compiler/codegen/gpu/arithmetic.cc",
-    "compiler/codegen/spelling.cc",  # what both dialects spell alike
+    "compiler/codegen/print/spelling.cc",  # what both dialects spell alike
     "compiler/rules/terms/facts.cc",
 }
 

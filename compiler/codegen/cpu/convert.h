@@ -6,7 +6,7 @@
 #include <string>
 
 #include "compiler/codegen/cpu/prelude.h"
-#include "compiler/codegen/printer.h"
+#include "compiler/codegen/print/printer.h"
 
 namespace athanor::kir {
 

@@ -3,7 +3,7 @@
 #include "compiler/codegen/cpu/arithmetic.h"
 #include "compiler/codegen/cpu/memory.h"
 #include "compiler/codegen/cpu/prelude.h"
-#include "compiler/codegen/printer.h"
+#include "compiler/codegen/print/printer.h"
 
 namespace athanor {
 namespace kir {

@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {

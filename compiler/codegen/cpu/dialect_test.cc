@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string>
 
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/types/span.h"
 #include "compiler/codegen/cpu/prelude.h"
-#include "compiler/codegen/printer.h"
+#include "compiler/codegen/print/printer.h"
 
 namespace athanor::kir {
 

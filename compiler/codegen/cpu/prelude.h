@@ -7,9 +7,9 @@
 //   const std::string call = Call(twice, {"v3"});  // "twice_f32(v3)"
 //   text = prelude.text() + kernel;
 //
-// C types are named by element (compiler/codegen/spelling.h) and lanes: f32, i64, f32x16, u16x8.
-// Element types of memory end in "u": they may lie at any address. A bool is an i32: 0 or 1, in
-// vectors (masks) 0 or -1, as comparisons of f32 return and selections take.
+// C types are named by element (compiler/codegen/print/spelling.h) and lanes: f32, i64, f32x16,
+// u16x8. Element types of memory end in "u": they may lie at any address. A bool is an i32: 0 or 1,
+// in vectors (masks) 0 or -1, as comparisons of f32 return and selections take.
 #ifndef ATHANOR_COMPILER_CODEGEN_CPU_PRELUDE_H_
 #define ATHANOR_COMPILER_CODEGEN_CPU_PRELUDE_H_
 
@@ -18,9 +18,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/codegen/c_text.h"
-#include "compiler/codegen/kir.h"
-#include "compiler/codegen/spelling.h"
+#include "compiler/codegen/kir/kir.h"
+#include "compiler/codegen/print/c_text.h"
+#include "compiler/codegen/print/spelling.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor::kir {

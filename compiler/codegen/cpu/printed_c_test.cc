@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/codegen/cpu/dialect.h"
-#include "compiler/codegen/written_kernels_testing.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
 #include "compiler/ir/value/digest.h"
 #include "compiler/ir/value/message.h"
 #include "gtest/gtest.h"
@@ -39,7 +39,7 @@ std::map<std::string, v1::Target> Targets() {
 
 std::map<std::string, kir::Kernel> Kernels() {
   std::map<std::string, kir::Kernel> kernels = WrittenKernels({1, 2, 4, 8, 16, 32, 64});
-  kernels.merge(KernelsIn({"compiler/codegen/testdata", "compiler/codegen/cpu/testdata",
+  kernels.merge(KernelsIn({"compiler/codegen/lower/testdata", "compiler/codegen/cpu/testdata",
                            "compiler/pipeline/testdata"}));
   return kernels;
 }

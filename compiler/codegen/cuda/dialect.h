@@ -24,7 +24,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/codegen/cuda/nvrtc.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "proto/athanor/v1/target.pb.h"
 
 namespace athanor {

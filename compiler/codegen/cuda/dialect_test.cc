@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/codegen/kir.h"
-#include "compiler/codegen/written_kernels_testing.h"
+#include "compiler/codegen/kir/kir.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "compiler/codegen/cuda/dialect.h"
-#include "compiler/codegen/written_kernels_testing.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
 
 namespace athanor {
 
@@ -14,8 +14,9 @@ namespace athanor {
 // those of teams of a GPU's baselines.
 inline std::map<std::string, kir::Kernel> CudaKernels() {
   std::map<std::string, kir::Kernel> kernels = WrittenKernels({1});
-  for (auto& [name, kernel] : KernelsIn({"compiler/codegen/testdata", "compiler/pipeline/testdata",
-                                         "compiler/codegen/cuda/testdata"})) {
+  for (auto& [name, kernel] :
+       KernelsIn({"compiler/codegen/lower/testdata", "compiler/pipeline/testdata",
+                  "compiler/codegen/cuda/testdata"})) {
     if (VerifyCuda(kernel).ok()) kernels[name] = kernel;
   }
   for (auto& [name, kernel] : KernelsIn({"compiler/pipeline/testdata/cuda"})) {

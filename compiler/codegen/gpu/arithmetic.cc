@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "compiler/codegen/spelling.h"
+#include "compiler/codegen/print/spelling.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::kir {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compiler/codegen/c_text.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
+#include "compiler/codegen/print/c_text.h"
 
 namespace athanor::kir {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "compiler/codegen/spelling.h"
+#include "compiler/codegen/print/spelling.h"
 #include "compiler/ir/value/message.h"
 
 namespace athanor::kir {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/types/span.h"
-#include "compiler/codegen/printer.h"
+#include "compiler/codegen/print/printer.h"
 
 namespace athanor::kir {
 

@@ -7,8 +7,8 @@
 #include "compiler/codegen/gpu/arithmetic.h"
 #include "compiler/codegen/gpu/frame.h"
 #include "compiler/codegen/gpu/memory.h"
-#include "compiler/codegen/printer.h"
-#include "compiler/codegen/spelling.h"
+#include "compiler/codegen/print/printer.h"
+#include "compiler/codegen/print/spelling.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 

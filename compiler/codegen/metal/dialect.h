@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 
 namespace athanor {
 

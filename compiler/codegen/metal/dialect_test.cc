@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "compiler/codegen/kir.h"
-#include "compiler/codegen/written_kernels_testing.h"
+#include "compiler/codegen/kir/kir.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

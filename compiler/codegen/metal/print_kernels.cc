@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
+#include "compiler/codegen/kir/written_kernels_testing.h"
 #include "compiler/codegen/metal/dialect.h"
-#include "compiler/codegen/written_kernels_testing.h"
 #include "compiler/ir/value/message.h"
 
 using athanor::Cat;

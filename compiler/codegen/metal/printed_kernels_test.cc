@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "compiler/codegen/printed_kernels_testing.h"
+#include "compiler/codegen/print/printed_kernels_testing.h"
 #include "gtest/gtest.h"
 
 namespace athanor {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "compiler/codegen/cuda/golden_kernels_testing.h"
+#include "compiler/codegen/kir/written_kernels_testing.h"
 #include "compiler/codegen/metal/dialect.h"
-#include "compiler/codegen/written_kernels_testing.h"
 #include "compiler/ir/value/digest.h"
 #include "compiler/ir/value/message.h"
 #include "gtest/gtest.h"

@@ -447,6 +447,29 @@ ROOMS = {
         "compiler/search/kernels",
         "compiler/search/regions",
     ],
+    # The kernel IR; from a graph to it; what all printers of it share; the dialects.
+    "compiler/codegen/kir": [],
+    "compiler/codegen/lower": ["compiler/codegen/kir"],
+    "compiler/codegen/print": ["compiler/codegen/kir"],
+    "compiler/codegen/cpu": [
+        "compiler/codegen/kir",
+        "compiler/codegen/print",
+    ],
+    "compiler/codegen/gpu": [
+        "compiler/codegen/kir",
+        "compiler/codegen/print",
+    ],
+    "compiler/codegen/cuda": [
+        "compiler/codegen/gpu",
+        "compiler/codegen/kir",
+        "compiler/codegen/print",
+    ],
+    "compiler/codegen/cuda/testdata": [],
+    "compiler/codegen/metal": [
+        "compiler/codegen/gpu",
+        "compiler/codegen/kir",
+        "compiler/codegen/print",
+    ],
     "server/tuner/sandbox": [],
     "server/tuner/run": ["server/tuner/sandbox"],
     "server/tuner/check": ["server/tuner/run"],

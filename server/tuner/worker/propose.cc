@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "compiler/codegen/kir.h"
+#include "compiler/codegen/kir/kir.h"
 #include "compiler/plan/planner.h"
 #include "compiler/search/kernels/schedule.h"
 #include "deploy/bazel/libs/status_macros.h"
