@@ -271,8 +271,9 @@ PACKAGES = {
         ["model", "generate", "compile", "search", "cache", "graph", "plan", "target"],
         "proto/athanor/v1/{}.proto", "Athanor's own services, for what the standard ones lack."),
     "inference": (
-        ["open_inference_grpc"], "proto/inference/{}.proto",
-        "The standard Open Inference Protocol v2: any client of it calls models served here. "
+        ["open_inference_grpc", "model_config"], "proto/inference/{}.proto",
+        "The standard Open Inference Protocol v2 and Triton's extensions: any client of it calls "
+        "models served here. "
         "[`proto/README.md`](../../proto/README.md) has the datatypes and the request parameters."),
     "grpc.health.v1": (
         ["health"], "proto/health/{}.proto", "gRPC's standard health checking."),
