@@ -200,7 +200,8 @@ absl::Status Verifier::CheckBuffer(int b) {
   return absl::OkStatus();
 }
 
-// Checks what the runtime asks of a call's step; runtime/checked_call.h checks its matrices.
+// Checks what the runtime asks of a call's step; runtime/program/checked_call.h checks its
+// matrices.
 absl::Status Verifier::CheckCall(const v1::Step& step, const std::string& name) const {
   const v1::LibraryCall& call = step.library_call();
   const bool workspace =

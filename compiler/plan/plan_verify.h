@@ -19,7 +19,7 @@
 namespace athanor {
 
 // Divides the place in the arena of a library call's workspace, as the runtime wants it
-// (runtime/checked_call.h).
+// (runtime/program/checked_call.h).
 inline constexpr int64_t kCallWorkspaceAlignment = 256;
 
 absl::Status VerifyPlan(const v1::Plan& plan);

@@ -1,7 +1,7 @@
 // OpenBLAS for kernels: loaded at run time if the machine has it, with one thread per call.
 //
 //   std::string version = BlasVersion();               // "OpenBLAS 0.3.21"; empty: there is none
-//   CpuGemm sgemm = BlasGemm(kCpuSgemmSymbol);          // runtime/kernel_abi.h
+//   CpuGemm sgemm = BlasGemm(kCpuSgemmSymbol);          // runtime/device/kernel_abi.h
 //
 // Only these products can be reached by name. The library is Debian's build with pthreads, limited
 // to one thread before it creates any: it locks its buffers, which calls from several threads need
@@ -15,7 +15,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "runtime/kernel_abi.h"
+#include "runtime/device/kernel_abi.h"
 
 namespace athanor {
 

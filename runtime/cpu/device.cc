@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/arena.h"
 #include "runtime/cpu/module.h"
+#include "runtime/memory/arena.h"
 
 namespace athanor {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/cpu/thread_pool.h"
-#include "runtime/device.h"
-#include "runtime/kernel_abi.h"
+#include "runtime/device/device.h"
+#include "runtime/device/kernel_abi.h"
 
 namespace athanor {
 

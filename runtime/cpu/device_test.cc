@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
+#include "runtime/executor/executor_testing.h"
 
 namespace athanor {
 namespace {

@@ -16,8 +16,8 @@
 #include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/blas.h"
-#include "runtime/elf.h"
-#include "runtime/kernel_abi.h"
+#include "runtime/device/elf.h"
+#include "runtime/device/kernel_abi.h"
 
 // This program's own ELF header, which the linker puts there.
 extern "C" __attribute__((visibility("hidden"))) const ElfW(Ehdr) __ehdr_start;

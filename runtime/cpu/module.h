@@ -19,7 +19,7 @@ namespace athanor {
 class CpuModule {
  public:
   // Copies `object` into the process; it is not needed afterwards. Binds all of the object's own
-  // symbols now, and sets variables named as CpuGemm's symbols (runtime/kernel_abi.h).
+  // symbols now, and sets variables named as CpuGemm's symbols (runtime/device/kernel_abi.h).
   //
   // INVALID_ARGUMENT if it is no complete ELF shared object for this machine's architecture.
   // FAILED_PRECONDITION if this machine lacks a library or symbol that the object needs; the

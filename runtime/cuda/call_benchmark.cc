@@ -6,7 +6,7 @@
 #include "benchmark/benchmark.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/empty_driver_testing.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 
 namespace athanor {
 namespace {

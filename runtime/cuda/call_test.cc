@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/allocations_testing.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/empty_driver_testing.h"
-#include "runtime/executor.h"
+#include "runtime/executor/allocations_testing.h"
+#include "runtime/executor/executor.h"
 
 namespace athanor {
 namespace {

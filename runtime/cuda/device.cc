@@ -9,7 +9,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/queue.h"
-#include "runtime/elf.h"
+#include "runtime/device/elf.h"
 
 namespace athanor {
 namespace {

@@ -25,7 +25,7 @@
 #include "runtime/cuda/clocks.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/library.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 namespace athanor {
 

@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-// Buffers of calls are aligned to so many bytes (runtime/library_call.h).
+// Buffers of calls are aligned to so many bytes (runtime/device/library_call.h).
 constexpr uint32_t kAlignment = 64;
 
 // Says how the library computes products of a dtype.

@@ -21,7 +21,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/driver.h"
-#include "runtime/library_call.h"
+#include "runtime/device/library_call.h"
 
 namespace athanor {
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/cuda/device.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 namespace athanor {
 

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
-#include "runtime/state_memory.h"
+#include "runtime/memory/state_memory.h"
 #include "server/generate/step_runner.h"
 #include "server/plans/plan_runner.h"
 #include "server/plans/plans.h"

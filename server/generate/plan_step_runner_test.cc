@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
+#include "runtime/executor/executor_testing.h"
 #include "server/plans/bucket_grid.h"
 
 namespace athanor {

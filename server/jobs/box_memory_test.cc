@@ -4,9 +4,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
-#include "runtime/far_device_testing.h"
-#include "runtime/prepared_pool.h"
+#include "runtime/device/far_device_testing.h"
+#include "runtime/executor/executor_testing.h"
+#include "runtime/memory/prepared_pool.h"
 #include "server/testing/box_testing.h"
 
 namespace athanor {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/plan_memory.h"
+#include "runtime/memory/plan_memory.h"
 #include "server/base/log.h"
 #include "server/base/public_status.h"
 #include "server/plans/bucket_choice.h"

@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "compiler/ir/graph/graph.h"
-#include "runtime/prepared_pool.h"
+#include "runtime/memory/prepared_pool.h"
 #include "server/jobs/compile_job.h"
 #include "server/models/registry.h"
 #include "server/plans/compiled_plan.h"

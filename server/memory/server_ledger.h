@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "runtime/memory_ledger.h"
+#include "runtime/device/memory_ledger.h"
 
 namespace athanor {
 

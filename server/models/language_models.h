@@ -22,7 +22,7 @@
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "runtime/state_memory.h"
+#include "runtime/memory/state_memory.h"
 #include "server/base/options.h"
 #include "server/generate/block_room.h"
 #include "server/generate/schedule/scheduler.h"

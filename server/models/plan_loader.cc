@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/plan_memory.h"
+#include "runtime/memory/plan_memory.h"
 
 namespace athanor {
 

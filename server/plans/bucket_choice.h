@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/plan_memory.h"
+#include "runtime/memory/plan_memory.h"
 
 namespace athanor {
 

@@ -1,5 +1,5 @@
-// The graph of the runtime's RowPlan (runtime/executor_testing.h) and a parameter for it. For
-// tests.
+// The graph of the runtime's RowPlan (runtime/executor/executor_testing.h) and a parameter for it.
+// For tests.
 #ifndef ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_TESTING_H_
 #define ATHANOR_SERVER_PLANS_EXECUTOR_RUNNER_TESTING_H_
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor_testing.h"
+#include "runtime/executor/executor_testing.h"
 #include "server/plans/executor_runner.h"
 
 namespace athanor {

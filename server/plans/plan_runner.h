@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/state_memory.h"
+#include "runtime/memory/state_memory.h"
 
 namespace athanor {
 

@@ -21,7 +21,7 @@
 #include "runtime/cpu/thread_pool.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/driver.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 namespace athanor {
 

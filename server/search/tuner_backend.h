@@ -20,7 +20,7 @@
 #include "compiler/cache/cache.h"
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
-#include "runtime/prepared_pool.h"
+#include "runtime/memory/prepared_pool.h"
 #include "server/base/options.h"
 #include "server/base/traffic.h"
 #include "server/child/measuring_turns.h"

@@ -23,7 +23,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "proto/athanor/v1/model.pb.h"
-#include "runtime/prepared_pool.h"
+#include "runtime/memory/prepared_pool.h"
 #include "server/base/traffic.h"
 #include "server/child/tuner_process.h"
 #include "server/memory/server_ledger.h"

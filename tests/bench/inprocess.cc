@@ -15,7 +15,7 @@
 #include "compiler/pipeline/pipeline.h"
 #include "proto/athanor/v1/graph.pb.h"
 #include "runtime/cpu/device.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 #include "tests/bench/plan_folder.h"
 #include "tests/conformance/harness.h"
 

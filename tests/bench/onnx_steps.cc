@@ -30,7 +30,7 @@
 #include "compiler/frontend/onnx/importer/import.h"
 #include "compiler/pipeline/pipeline.h"
 #include "runtime/cpu/device.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"
 #include "tests/conformance/harness.h"

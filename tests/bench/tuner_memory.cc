@@ -21,7 +21,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/plan_memory.h"
+#include "runtime/memory/plan_memory.h"
 #include "server/child/tuner_process.h"
 #include "tests/bench/arguments.h"
 #include "tests/bench/graph_file.h"

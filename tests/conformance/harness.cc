@@ -19,7 +19,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/device.h"
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/guarded.h"
 

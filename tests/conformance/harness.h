@@ -15,8 +15,8 @@
 #include "compiler/ir/graph/graph.h"
 #include "compiler/search/kernels/task.h"
 #include "proto/athanor/v1/plan.pb.h"
-#include "runtime/executor.h"
-#include "runtime/state_memory.h"
+#include "runtime/executor/executor.h"
+#include "runtime/memory/state_memory.h"
 
 namespace athanor {
 

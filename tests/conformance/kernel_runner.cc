@@ -11,7 +11,7 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/module.h"
-#include "runtime/one_launch_testing.h"
+#include "runtime/executor/one_launch_testing.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/guarded.h"
 

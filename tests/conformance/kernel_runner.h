@@ -14,7 +14,7 @@
 #include "compiler/codegen/kir/kir.h"
 #include "compiler/ir/value/tensor.h"
 #include "proto/athanor/v1/target.pb.h"
-#include "runtime/kernel_abi.h"
+#include "runtime/device/kernel_abi.h"
 
 namespace athanor {
 

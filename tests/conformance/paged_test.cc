@@ -24,7 +24,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "gtest/gtest.h"
 #include "runtime/cpu/module.h"
-#include "runtime/kernel_abi.h"
+#include "runtime/device/kernel_abi.h"
 #include "tests/conformance/devices.h"
 #include "tests/conformance/guarded.h"
 #include "tests/conformance/kernel_runner.h"

@@ -17,7 +17,7 @@
 #include "compiler/search/kernels/space.h"
 #include "compiler/search/kernels/task.h"
 #include "gtest/gtest.h"
-#include "runtime/plan_memory.h"
+#include "runtime/memory/plan_memory.h"
 #include "tests/conformance/harness.h"
 
 namespace athanor {

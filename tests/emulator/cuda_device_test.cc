@@ -14,9 +14,9 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/call_block.h"
 #include "runtime/cuda/device.h"
-#include "runtime/one_launch_testing.h"
+#include "runtime/executor/call_block.h"
+#include "runtime/executor/one_launch_testing.h"
 #include "tests/emulator/testing.h"
 
 namespace athanor {

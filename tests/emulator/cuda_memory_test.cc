@@ -16,8 +16,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/device.h"
-#include "runtime/executor_testing.h"
-#include "runtime/prepared_pool.h"
+#include "runtime/executor/executor_testing.h"
+#include "runtime/memory/prepared_pool.h"
 #include "tests/emulator/testing.h"
 
 namespace athanor {

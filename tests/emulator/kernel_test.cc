@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/kernel_abi.h"
+#include "runtime/device/kernel_abi.h"
 #include "tests/emulator/kernel_testing.h"
 
 namespace athanor {

@@ -14,8 +14,8 @@
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/device.h"
-#include "runtime/executor.h"
-#include "runtime/forwarding_device.h"
+#include "runtime/device/forwarding_device.h"
+#include "runtime/executor/executor.h"
 #include "server/tuner/check/canaries.h"
 #include "tests/emulator/testing.h"
 

@@ -13,8 +13,8 @@
 #include "compiler/plan/planner.h"
 #include "gtest/gtest.h"
 #include "runtime/cuda/device.h"
-#include "runtime/executor.h"
-#include "runtime/program.h"
+#include "runtime/executor/executor.h"
+#include "runtime/program/program.h"
 #include "tests/emulator/testing.h"
 
 namespace athanor {

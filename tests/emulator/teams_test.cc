@@ -16,7 +16,7 @@
 #include "compiler/codegen/kir/kir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/kernel_abi.h"
+#include "runtime/device/kernel_abi.h"
 #include "tests/emulator/counters_testing.h"
 #include "tests/emulator/kernel_testing.h"
 

@@ -77,7 +77,7 @@ class LayeringTest(unittest.TestCase):
                 '#include "clang/Frontend/CompilerInstance.h"\n',
             "server/main.cc": "#include <grpcpp/grpcpp.h>\n",
             "tests/e2e/plan_test.cc":
-                '#include "runtime/device.h"\n'
+                '#include "runtime/device/device.h"\n'
                 '#include "compiler/pipeline/pipeline.h"\n',
             "server/tuner/lower.cc": '#include "compiler/pipeline/pipeline.h"\n',
             "server/jobs/compile_job.cc": '#include "server/base/log.h"\n',
@@ -88,11 +88,11 @@ class LayeringTest(unittest.TestCase):
         for path, text in {
             "compiler/ir/graph/graph.h": '#include "compiler/frontend/onnx.h"',
             "compiler/ir/graph/shape.cc": '#include "proto/athanor/v1/graph.pb.h"',
-            "compiler/plan/arena.cc": '#include "runtime/device.h"',
+            "compiler/plan/arena.cc": '#include "runtime/device/device.h"',
             "compiler/egraph/graph/egraph.h": '  #  include "compiler/ir/op.h"',
             "compiler/codegen/kir/kir.cc": '#include "compiler/codegen/cpu/clang.h"',
-            "runtime/executor.cc": '#include "compiler/ir/dtype.h"',
-            "runtime/executor_test.cc": '#include "compiler/plan/plan.h"',
+            "runtime/executor/executor.cc": '#include "compiler/ir/dtype.h"',
+            "runtime/executor/executor_test.cc": '#include "compiler/plan/plan.h"',
             "server/main.cc": '#include "compiler/codegen/cpu/clang.h"',
             "server/registry.h": '#include "server/tuner/worker.h"',
             "server/tuner_backend.cc": '#include "compiler/pipeline/pipeline.h"',

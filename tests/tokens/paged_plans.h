@@ -21,8 +21,8 @@
 #include "proto/athanor/v1/plan.pb.h"
 #include "proto/athanor/v1/target.pb.h"
 #include "runtime/cpu/device.h"
-#include "runtime/executor.h"
-#include "runtime/state_memory.h"
+#include "runtime/executor/executor.h"
+#include "runtime/memory/state_memory.h"
 #include "server/plans/bucket_grid.h"
 
 namespace athanor::checkpoint {

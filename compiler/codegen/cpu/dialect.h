@@ -1,5 +1,5 @@
 // Prints a kernel as one C translation unit for CPUs: Clang's vector types, no includes, one
-// exported function `athanor_kernel` with the calling convention of runtime/kernel_abi.h.
+// exported function `athanor_kernel` with the calling convention of runtime/device/kernel_abi.h.
 //
 //   std::string source = PrintCpuKernel(kernel, target);
 //   CompileToSharedObject(source, cpu_target, {});           // clang.h

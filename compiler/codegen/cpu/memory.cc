@@ -34,8 +34,8 @@ std::string CheckHelper(Prelude& p, int lanes) {
       {{"l", Cat(lanes)}});
 }
 
-// The library's product of f32 or f64 matrices, CpuGemm of runtime/kernel_abi.h: a variable that
-// the loader of the kernel sets.
+// The library's product of f32 or f64 matrices, CpuGemm of runtime/device/kernel_abi.h: a variable
+// that the loader of the kernel sets.
 std::string GemmVariable(Prelude& p, DType dtype) {
   return p.Define(dtype == DType::kF64 ? "athanor_dgemm" : "athanor_sgemm",
                   "void (*$n)(i64 rows, i64 columns, i64 sums, const void* left, i64 left_stride,\n"

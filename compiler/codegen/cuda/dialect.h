@@ -4,8 +4,8 @@
 //   const std::string text = PrintCudaKernel(kernel, target);
 //   ASSIGN_OR_RETURN(Cubin cubin, nvrtc->Compile(CudaSourceOf(text, "sm_90a")));
 //
-// The text is one function, `athanor_kernel` (runtime/kernel_abi.h), that takes one struct by
-// value, all of whose members have 8 bytes:
+// The text is one function, `athanor_kernel` (runtime/device/kernel_abi.h), that takes one struct
+// by value, all of whose members have 8 bytes:
 //
 //   {pointer, bytes} of each buffer but scratch, in the order of the launch's buffer table
 //   the sizes
@@ -13,9 +13,9 @@
 //
 // so that a launch can build it, and read it, without knowing the kernel. Each buffer lies at a
 // multiple of its elements' size. The workspace holds CudaWorkspaceBytes for every team that is
-// launched; an ErrorSlot has 64 bytes, begins like KernelError (runtime/kernel_abi.h), and is zero
-// before the launch. Any number of blocks of at most 128 threads, in whole teams, compute all
-// items.
+// launched; an ErrorSlot has 64 bytes, begins like KernelError (runtime/device/kernel_abi.h), and
+// is zero before the launch. Any number of blocks of at most 128 threads, in whole teams, compute
+// all items.
 #ifndef ATHANOR_COMPILER_CODEGEN_CUDA_DIALECT_H_
 #define ATHANOR_COMPILER_CODEGEN_CUDA_DIALECT_H_
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
 
-// Dtypes that the library multiplies, and the most sums of each (runtime/checked_call.cc).
+// Dtypes that the library multiplies, and the most sums of each (runtime/program/checked_call.cc).
 struct Types {
   DType operands, result;
   int64_t most_sums = kMostExtent;

@@ -38,7 +38,7 @@ struct ProductCall {
 std::vector<int64_t> CallWays(const Expr& rows, const Bounds& bounds);
 
 // Looks behind casts of the operands, as FindTensorOperands does. Returns nullopt if the library
-// cannot compute it: for dtypes that it does not multiply (runtime/checked_call.cc); where
+// cannot compute it: for dtypes that it does not multiply (runtime/program/checked_call.cc); where
 // FindLibraryProduct refuses an operand; for a result with more to it than views and, of f32 and
 // f64, a bias of each row, or that lies transposed (`swap` may help); for columns, sums, strides or
 // offsets that calls choose, and for a batch that is not evenly spaced or whose rows calls choose.

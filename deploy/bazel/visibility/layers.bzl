@@ -497,6 +497,25 @@ ROOMS = {
         "compiler/egraph/match",
     ],
     "compiler/egraph/extract": ["compiler/egraph/graph"],
+    # A device as the runtime sees it; a plan, checked; the memory of plans; running one.
+    "runtime/device": [],
+    "runtime/program": ["runtime/device"],
+    "runtime/memory": [
+        "runtime/device",
+        "runtime/program",
+    ],
+    "runtime/executor": [
+        "runtime/device",
+        "runtime/memory",
+        "runtime/program",
+    ],
+    "runtime/cpu": [
+        "runtime/device",
+        "runtime/memory",
+    ],
+    "runtime/cpu/testdata": [],
+    "runtime/cuda": ["runtime/device"],
+    "runtime/cuda/testdata": ["runtime/cuda"],
     "compiler/rules/decompose": [],
     "compiler/rules/terms": ["compiler/rules/decompose"],
     "compiler/rules/families": [

@@ -1,4 +1,4 @@
-// The calling convention of runtime/kernel_abi.h in C, as kernels spell it.
+// The calling convention of runtime/device/kernel_abi.h in C, as kernels spell it.
 typedef long long i64;
 typedef struct {
   i64 code, index, extent, item;

@@ -15,8 +15,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "runtime/device.h"
-#include "runtime/forwarding_device.h"
+#include "runtime/device/device.h"
+#include "runtime/device/forwarding_device.h"
 
 namespace athanor {
 

@@ -10,9 +10,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
-#include "runtime/far_device_testing.h"
-#include "runtime/one_launch_testing.h"
+#include "runtime/device/far_device_testing.h"
+#include "runtime/executor/executor_testing.h"
+#include "runtime/executor/one_launch_testing.h"
 
 namespace athanor {
 namespace {

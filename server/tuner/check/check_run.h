@@ -16,7 +16,7 @@
 #include "compiler/ir/graph/graph.h"
 #include "proto/athanor/internal/tuner.pb.h"
 #include "proto/athanor/internal/worker.pb.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "server/tuner/check/references.h"
 #include "server/tuner/run/isolated.h"
 

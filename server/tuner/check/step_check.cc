@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
 #include "server/tuner/check/error_bound.h"
 
 namespace athanor {

@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "compiler/ir/graph/graph.h"
 #include "compiler/pipeline/plan_builder.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 namespace athanor {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 
 namespace athanor {
 namespace {

@@ -29,8 +29,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/athanor/v1/plan.pb.h"
-#include "runtime/arena.h"
-#include "runtime/executor.h"
+#include "runtime/executor/executor.h"
+#include "runtime/memory/arena.h"
 
 namespace athanor {
 

@@ -12,9 +12,9 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
-#include "runtime/far_device_testing.h"
-#include "runtime/forwarding_device.h"
+#include "runtime/device/far_device_testing.h"
+#include "runtime/device/forwarding_device.h"
+#include "runtime/executor/executor_testing.h"
 
 namespace athanor {
 namespace {

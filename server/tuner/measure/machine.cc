@@ -29,7 +29,7 @@ constexpr int64_t kChunk = 256 << 10;  // bytes of one work item
 constexpr int64_t kMemory = 96 << 20;  // beyond the caches of most machines
 constexpr int64_t kParts = 6;          // read one after the other
 
-// Has the calling convention of runtime/kernel_abi.h.
+// Has the calling convention of runtime/device/kernel_abi.h.
 constexpr char kRead[] = R"(
 typedef float V __attribute__((vector_size($BYTES)));
 void athanor_kernel(void* const* buffers, const long* sizes, long begin, long end, void* scratch,

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/prepared_pool.h"
-#include "runtime/program.h"
+#include "runtime/memory/prepared_pool.h"
+#include "runtime/program/program.h"
 #include "server/tuner/sandbox/sandbox.h"
 
 namespace athanor {

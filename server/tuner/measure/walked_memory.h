@@ -27,7 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/athanor/v1/plan.pb.h"
-#include "runtime/forwarding_device.h"
+#include "runtime/device/forwarding_device.h"
 
 namespace athanor {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
-#include "runtime/prepared_pool.h"
+#include "runtime/executor/executor_testing.h"
+#include "runtime/memory/prepared_pool.h"
 
 namespace athanor {
 namespace {

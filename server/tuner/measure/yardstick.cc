@@ -15,7 +15,7 @@ constexpr int64_t kSteps = 4'000;  // of the reduction of one item
 constexpr int64_t kSums = 16;      // independent sums
 constexpr int64_t kItems = 32;     // items per thread
 
-// Has the calling convention of runtime/kernel_abi.h.
+// Has the calling convention of runtime/device/kernel_abi.h.
 constexpr char kArithmetic[] = R"(
 typedef float V __attribute__((vector_size($BYTES)));
 void athanor_kernel(void* const* buffers, const long* sizes, long begin, long end, void* scratch,

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/athanor/v1/target.pb.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 namespace athanor {
 

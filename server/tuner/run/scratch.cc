@@ -13,8 +13,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/mutex.h"
-#include "runtime/prepared_pool.h"
-#include "runtime/program.h"
+#include "runtime/memory/prepared_pool.h"
+#include "runtime/program/program.h"
 #include "server/tuner/run/device_worker.h"
 
 namespace athanor {

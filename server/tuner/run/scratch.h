@@ -27,8 +27,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/athanor/v1/plan.pb.h"
-#include "runtime/forwarding_device.h"
-#include "runtime/plan_memory.h"
+#include "runtime/device/forwarding_device.h"
+#include "runtime/memory/plan_memory.h"
 #include "server/tuner/run/isolated.h"
 
 namespace athanor {

@@ -23,9 +23,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/athanor/v1/plan.pb.h"
-#include "runtime/device.h"
-#include "runtime/program.h"
-#include "runtime/state_memory.h"
+#include "runtime/device/device.h"
+#include "runtime/memory/state_memory.h"
+#include "runtime/program/program.h"
 
 namespace athanor {
 

@@ -11,8 +11,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
-#include "runtime/far_device_testing.h"
+#include "runtime/device/far_device_testing.h"
+#include "runtime/executor/executor_testing.h"
 
 namespace athanor {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "runtime/executor_testing.h"
-#include "runtime/prepared_pool.h"
+#include "runtime/executor/executor_testing.h"
+#include "runtime/memory/prepared_pool.h"
 
 namespace athanor {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/athanor/v1/target.pb.h"
 #include "runtime/cuda/device.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "server/tuner/run/isolated.h"
 
 namespace athanor {

@@ -4,10 +4,10 @@
 //   std::vector<int> turns = WeightTurns(graph, int64_t{512} << 20);
 //   // by graph.ParameterIds(): [0, 1, 2, 0, 1, 2, 0]; all distinct if the graph is small
 //
-// Weights prepared from equal contents are shared as in the server (runtime/prepared_pool.h), under
-// the names of WeightName. Neighbours have different contents, so a plan that reads the next
-// layer's weight is detected. A content recurs only after those of all layers between, which
-// together exceed the caches.
+// Weights prepared from equal contents are shared as in the server
+// (runtime/memory/prepared_pool.h), under the names of WeightName. Neighbours have different
+// contents, so a plan that reads the next layer's weight is detected. A content recurs only after
+// those of all layers between, which together exceed the caches.
 //
 // Rejected: whole models in the child (a second and third copy of a model that may hardly fit
 // once), and one content for all (a step that reads another layer's weight would not be detected).

@@ -12,8 +12,8 @@
 #include "compiler/plan/planner.h"
 #include "compiler/search/kernels/schedule.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "runtime/checked_call.h"
 #include "runtime/cuda/device.h"
+#include "runtime/program/checked_call.h"
 #include "server/tuner/run/target_device.h"
 
 namespace athanor {

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "proto/athanor/internal/worker.pb.h"
 #include "proto/athanor/v1/plan.pb.h"
-#include "runtime/library_call.h"
+#include "runtime/device/library_call.h"
 
 namespace athanor {
 
