@@ -8,9 +8,10 @@ import os
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, Unpack
 
-import grpc
+import grpc.aio
 
 from athanor import cache, calls, wire
+from athanor.base import ClientBase, ModelBase
 from athanor.cache import (
     CacheExplanation,
     CacheExport,
@@ -19,7 +20,6 @@ from athanor.cache import (
     CacheStat,
     CacheVerification,
 )
-from athanor.connection import Connection
 from athanor.errors import DeadlineExceeded, Error, InvalidArgument
 from athanor.generation import (
     EngineStatus,
@@ -34,7 +34,7 @@ from athanor.streams import AsyncGeneration
 from athanor.wire import Device, InferResult, Inputs, ModelInfo
 
 
-class AsyncClient:
+class AsyncClient(ClientBase):
     """A connection to a server for one event loop; see `athanor.Client` for arguments and calls.
 
     Examples
@@ -44,30 +44,7 @@ class AsyncClient:
     ...     y = (await model.infer({"x": x}))["y"]
     """
 
-    def __init__(self, address: str | None = None, *, root_certificates: bytes | None = None,
-                 client_certificate: bytes | None = None, client_key: bytes | None = None,
-                 token: str | None = None, insecure: bool = False) -> None:
-        self._open(Connection.of(address, root_certificates, client_certificate, client_key, token,
-                                 insecure))
-
-    def _open(self, connection: Connection) -> None:
-        self._connection = connection
-        self._channel = connection.channel(grpc.aio)
-        self._stubs = calls.Stubs(self._channel, connection.metadata)
-
-    @property
-    def address(self) -> str:
-        """Where the server is: ``"host:port"``."""
-        return self._connection.address
-
-    def __repr__(self) -> str:
-        return f"<athanor.AsyncClient {self.address}>"
-
-    def __getstate__(self) -> Connection:
-        return self._connection
-
-    def __setstate__(self, connection: Connection) -> None:
-        self._open(connection)
+    _grpc = grpc.aio
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -225,17 +202,8 @@ class AsyncClient:
         return await self._run(calls.cache_import(list(cache.read_bundle(path))), timeout)
 
 
-class AsyncModel:
+class AsyncModel(ModelBase[AsyncClient]):
     """A model on the server; see `athanor.Model`."""
-
-    def __init__(self, client: AsyncClient, name: str, version: str = "") -> None:
-        self.client = client
-        self.name = name
-        self.version = version
-        self._inputs: tuple[wire.Tensor, ...] | None = None
-
-    def __repr__(self) -> str:
-        return f"<athanor.AsyncModel {self.name!r} {self.version or 'serving version'}>"
 
     async def info(self, timeout: float | None = None) -> ModelInfo:
         """Returns everything the server knows about the model now."""

@@ -7,9 +7,8 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Unpack
 
-import grpc
-
 from athanor import cache, calls, wire
+from athanor.base import ClientBase, ModelBase
 from athanor.cache import (
     CacheExplanation,
     CacheExport,
@@ -18,7 +17,6 @@ from athanor.cache import (
     CacheStat,
     CacheVerification,
 )
-from athanor.connection import Connection
 from athanor.errors import Error, InvalidArgument
 from athanor.generation import (
     EngineStatus,
@@ -34,7 +32,7 @@ from athanor.streams import Generation
 from athanor.wire import Device, InferResult, Inputs, ModelInfo
 
 
-class Client:
+class Client(ClientBase):
     """A connection to a server; safe to share between threads.
 
     It can be pickled, as can its models, to be used in another process: what it connects with is,
@@ -67,31 +65,6 @@ class Client:
     ...     model = client.upload(graph, name="linear")
     ...     y = model.infer({"x": x})["y"]
     """
-
-    def __init__(self, address: str | None = None, *, root_certificates: bytes | None = None,
-                 client_certificate: bytes | None = None, client_key: bytes | None = None,
-                 token: str | None = None, insecure: bool = False) -> None:
-        self._open(Connection.of(address, root_certificates, client_certificate, client_key, token,
-                                 insecure))
-
-    def _open(self, connection: Connection) -> None:
-        self._connection = connection
-        self._channel = connection.channel(grpc)
-        self._stubs = calls.Stubs(self._channel, connection.metadata)
-
-    @property
-    def address(self) -> str:
-        """Where the server is: ``"host:port"``."""
-        return self._connection.address
-
-    def __repr__(self) -> str:
-        return f"<athanor.Client {self.address}>"
-
-    def __getstate__(self) -> Connection:
-        return self._connection
-
-    def __setstate__(self, connection: Connection) -> None:
-        self._open(connection)
 
     def __enter__(self) -> Client:
         return self
@@ -394,7 +367,7 @@ class Client:
         return self._run(calls.cache_import(list(cache.read_bundle(path))), timeout)
 
 
-class Model:
+class Model(ModelBase[Client]):
     """A model on the server: one version, or whichever serves. Safe to share between threads.
 
     Attributes
@@ -402,15 +375,6 @@ class Model:
     name, version : str
         `version` is empty if the model stands for the version that serves.
     """
-
-    def __init__(self, client: Client, name: str, version: str = "") -> None:
-        self.client = client
-        self.name = name
-        self.version = version
-        self._inputs: tuple[wire.Tensor, ...] | None = None
-
-    def __repr__(self) -> str:
-        return f"<athanor.Model {self.name!r} {self.version or 'serving version'}>"
 
     def _repr_html_(self) -> str:
         try:

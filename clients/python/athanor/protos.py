@@ -29,11 +29,16 @@ from google.protobuf.message import Message
 
 
 def _read_pool() -> descriptor_pool.DescriptorPool:
-    data = importlib.resources.files("athanor").joinpath("protos.binpb").read_bytes()
+    file = importlib.resources.files("athanor").joinpath("protos.binpb")
+    if not file.is_file():
+        raise ImportError(f"there is no {file}: this is the package's source, which pip builds. Run "
+                          "`pip install ./clients/python`, and import athanor from another folder "
+                          "than that of the source")
+    data = file.read_bytes()
     pool = descriptor_pool.DescriptorPool()
     # Each file comes after the files it imports.
-    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
-        pool.AddSerializedFile(file.SerializeToString())
+    for described in descriptor_pb2.FileDescriptorSet.FromString(data).file:
+        pool.AddSerializedFile(described.SerializeToString())
     return pool
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -90,3 +92,13 @@ assert not oip.ServerLiveRequest.DESCRIPTOR.fields
 def test_messages_of_other_packages_with_our_names(program: str, implementation: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, cwd="/",
                    env={"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": implementation})
+
+
+def test_the_source_alone_says_how_to_install() -> None:
+    """The build adds the descriptors, so the source folder cannot be imported from."""
+    source = pathlib.Path(__file__).resolve().parents[1]
+    assert not (source / "athanor/protos.binpb").exists()
+    done = subprocess.run([sys.executable, "-c", "import athanor"], cwd=source, check=False,
+                          capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""})
+    assert done.returncode == 1 and "ImportError: there is no" in done.stderr
+    assert "pip install ./clients/python" in done.stderr
