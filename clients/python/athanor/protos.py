@@ -31,9 +31,9 @@ from google.protobuf.message import Message
 def _read_pool() -> descriptor_pool.DescriptorPool:
     file = importlib.resources.files("athanor").joinpath("protos.binpb")
     if not file.is_file():
-        raise ImportError(f"there is no {file}: this is the package's source, which pip builds. Run "
-                          "`pip install ./clients/python`, and import athanor from another folder "
-                          "than that of the source")
+        raise ImportError(f"there is no {file}: this is the source, of which pip builds the "
+                          "package. Run `pip install ./clients/python`, and import athanor from "
+                          "another folder than that of the source")
     data = file.read_bytes()
     pool = descriptor_pool.DescriptorPool()
     # Each file comes after the files it imports.

@@ -1,4 +1,4 @@
-"""The asyncio client has what the blocking one has: names, arguments, defaults, what is returned."""
+"""The asyncio client has what the blocking one has: names, arguments, defaults, results."""
 
 from __future__ import annotations
 
