@@ -57,6 +57,17 @@ constexpr FlagRow kFlags[] = {
     {"verify_weights", FlagType::kBool, &O::verify_weights, 0, 0,
      "hash all weights before they serve, not only those whose files changed since they were last "
      "hashed; athanor fsck does this without a server"},
+    {"model_repository", FlagType::kString, &O::model_repository, 0, 0,
+     "folder of models in Triton's layout, NAME/config.pbtxt and NAME/VERSION/model.onnx, that are "
+     "loaded at start (docs/model_repository.md); empty: none"},
+    {"model_control", FlagType::kString, &O::model_control, 0, 0,
+     "when models of --model_repository are loaded and unloaded: none, only at start; poll, also "
+     "when their files change; explicit, only by RepositoryModelLoad and RepositoryModelUnload, "
+     "and "
+     "what was loaded so is also after a restart"},
+    {"repository_poll", FlagType::kDuration, &O::repository_poll_ms, 10, kTop,
+     "time between two looks at --model_repository with --model_control=poll; what changes is "
+     "loaded once two looks find it the same"},
     {"cache", FlagType::kString, &O::cache, 0, 0,
      "file of the cache, on a local file system; processes of one machine may share it; empty: "
      "<state_dir>/cache.db"},

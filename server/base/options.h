@@ -35,6 +35,9 @@ struct ServerOptions {
   std::string tls_key;
   std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
   bool verify_weights = false;
+  std::string model_repository;        // a folder; empty: none
+  std::string model_control = "none";  // none, poll or explicit
+  int64_t repository_poll_ms = 15'000;
   std::string cache;                       // empty: <state_dir>/cache.db
   int64_t cache_limit = int64_t{2} << 30;  // bytes; 0: no limit
   int64_t lease_timeout_ms = 10'000;

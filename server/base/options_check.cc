@@ -55,6 +55,17 @@ absl::Status CheckAddresses(const ServerOptions& options) {
       "--openai_keys and --auth exclude each other: --auth names who may call --openai_listen too");
 }
 
+absl::Status CheckModelRepository(const ServerOptions& options) {
+  const std::string& control = options.model_control;
+  if (control != "none" && control != "poll" && control != "explicit") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--model_control=", control, ": must be none, poll or explicit"));
+  }
+  if (control == "none" || !options.model_repository.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--model_control=", control, " wants --model_repository, which is not given"));
+}
+
 absl::Status CheckDevices(absl::string_view devices) {
   std::set<std::string> names;
   for (absl::string_view device : absl::StrSplit(devices, ',')) {
@@ -97,6 +108,7 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }
   RETURN_IF_ERROR(CheckAddresses(*options));
+  RETURN_IF_ERROR(CheckModelRepository(*options));
   if (options->max_chunk_bytes > options->max_message_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max_chunk_bytes=", options->max_chunk_bytes,

@@ -183,6 +183,14 @@ TEST(OptionsTest, OpenAiKeysAndAliasesWantTheirAddress) {
               HasSubstr("exclude each other"));
 }
 
+TEST(OptionsTest, ControlOfModelsWantsARepository) {
+  EXPECT_TRUE(Parse({"--model_repository=/models"}).ok());
+  EXPECT_TRUE(Parse({"--model_repository=/models", "--model_control=poll"}).ok());
+  EXPECT_THAT(Error({"--model_control=explicit"}), HasSubstr("wants --model_repository"));
+  EXPECT_THAT(Error({"--model_repository=/models", "--model_control=always"}),
+              HasSubstr("--model_control=always: must be none, poll or explicit"));
+}
+
 TEST(OptionsTest, EveryRowIsInTheHelpAndTakesItsOwnDefault) {
   const std::string help = HelpText();
   for (const FlagRow& row : FlagTable()) {

@@ -20,6 +20,11 @@ GraphMaker GraphMakerOf(std::string_view format) {
   return format == "hf" || format == "gguf" ? GraphMaker::kServer : GraphMaker::kUser;
 }
 
+absl::Status ModelImport::Give(const google::protobuf::RepeatedPtrField<v1::DimGiven>& dims) {
+  if (dims.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError("dims are given of ONNX models only");
+}
+
 v1::Refusals RefusalsToProto(absl::Span<const ImportRefusal> refusals, int64_t bytes) {
   v1::Refusals message;
   constexpr int64_t kOverhead = 16;  // tag and length of an item, and `others`

@@ -50,6 +50,12 @@ class ModelImport {
   virtual absl::Status Begin(const v1::UploadHeader& header) = 0;
   // Takes a chunk of a file. REQUIRES: Begin() was ok
   virtual absl::Status Take(const v1::FileChunk& chunk) = 0;
+  // Returns inputs and outputs as the files state them; without any where they do not tell.
+  // REQUIRES: complete()
+  virtual absl::StatusOr<v1::Model> Outline() const { return v1::Model(); }
+  // Takes what is given of dims, which Begin's header had not. FAILED_PRECONDITION: the format has
+  // none.
+  virtual absl::Status Give(const google::protobuf::RepeatedPtrField<v1::DimGiven>& dims);
   // Parses, imports and hashes the model. May take seconds; polls `cancelled` from time to time.
   // REQUIRES: complete()
   virtual absl::StatusOr<ImportedModel> Import(const std::function<bool()>& cancelled,

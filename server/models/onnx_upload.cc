@@ -3,7 +3,9 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "compiler/frontend/attr_proto.h"
 #include "compiler/frontend/onnx/model/wire.h"
 #include "compiler/ir/value/message.h"
@@ -22,6 +24,24 @@ constexpr int64_t kImportBytes = 80;
 bool IsRange(const onnx::StoredTensor& tensor) {
   return tensor.payload.has_value() && tensor.form != onnx::PayloadForm::kVarints &&
          tensor.payload->bytes > 0;
+}
+
+// Describes a value as the file states it. A size without a name gets the one that the import gives
+// an input's (compiler/frontend/onnx/model/dims.h).
+void Describe(const ::onnx::ValueInfoProto& value, v1::ModelTensor* tensor) {
+  tensor->set_name(value.name());
+  const ::onnx::TypeProto::Tensor& type = value.type().tensor_type();
+  const auto elem = onnx::ElemOf(type.elem_type());
+  if (elem.has_value()) tensor->set_dtype(std::string(DTypeName(onnx::CarrierOf(*elem))));
+  for (int axis = 0; axis < type.shape().dim_size(); ++axis) {
+    const ::onnx::TensorShapeProto::Dimension& dim = type.shape().dim(axis);
+    if (dim.has_dim_value() && dim.dim_value() >= 0) {
+      tensor->add_shape(Cat(dim.dim_value()));
+    } else {
+      const bool named = absl::c_any_of(dim.dim_param(), absl::ascii_isalnum);
+      tensor->add_shape(named ? dim.dim_param() : Cat(value.name(), "_", axis));
+    }
+  }
 }
 
 }  // namespace
@@ -59,9 +79,9 @@ absl::Status OnnxUpload::Take(const v1::FileChunk& chunk) {
   return absl::OkStatus();
 }
 
-absl::Status OnnxUpload::ReadGiven(const v1::UploadHeader& header) {
+absl::Status OnnxUpload::Give(const google::protobuf::RepeatedPtrField<v1::DimGiven>& dims) {
   absl::flat_hash_set<std::string> names;
-  for (const v1::DimGiven& dim : header.dims()) {
+  for (const v1::DimGiven& dim : dims) {
     if (!names.insert(dim.name()).second) {
       return Invalid("header.dims: dim ", Quoted(dim.name()), " is given twice");
     }
@@ -74,6 +94,11 @@ absl::Status OnnxUpload::ReadGiven(const v1::UploadHeader& header) {
     }
     given_.dims.push_back(std::move(given));
   }
+  return absl::OkStatus();
+}
+
+absl::Status OnnxUpload::ReadGiven(const v1::UploadHeader& header) {
+  RETURN_IF_ERROR(Give(header.dims()));
   int64_t left = kMaxValuesBytes;
   MessageLimits limits;
   limits.graph.max_attr_bytes = kMaxValueBytes;
@@ -126,6 +151,21 @@ absl::StatusOr<onnx::OnnxModel> OnnxUpload::ParseModel() {
   }
   for (size_t f = 1; f < files_.size(); ++f) files_.spool(f).ReadParts(std::move(parts[f]));
   return model;
+}
+
+absl::StatusOr<v1::Model> OnnxUpload::Outline() const {
+  if (!model_->ok()) return model_->status();
+  const ::onnx::GraphProto& graph = (*model_)->proto.graph();
+  absl::flat_hash_set<std::string_view> initialised;
+  for (const ::onnx::TensorProto& tensor : graph.initializer()) initialised.insert(tensor.name());
+  v1::Model outline;
+  for (const ::onnx::ValueInfoProto& input : graph.input()) {
+    if (!initialised.contains(input.name())) Describe(input, outline.add_inputs());
+  }
+  for (const ::onnx::ValueInfoProto& output : graph.output()) {
+    Describe(output, outline.add_outputs());
+  }
+  return outline;
 }
 
 absl::StatusOr<onnx::OnnxImported> OnnxUpload::ImportModel(const std::function<bool()>& cancelled,

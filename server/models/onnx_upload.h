@@ -36,6 +36,9 @@ class OnnxUpload final : public ModelImport {
   // do not fit.
   absl::Status Begin(const v1::UploadHeader& header) override;
   absl::Status Take(const v1::FileChunk& chunk) override;
+  absl::StatusOr<v1::Model> Outline() const override;
+  // Returns INVALID_ARGUMENT for a dim given twice, or with bounds and equals.
+  absl::Status Give(const google::protobuf::RepeatedPtrField<v1::DimGiven>& dims) override;
   absl::StatusOr<ImportedModel> Import(const std::function<bool()>& cancelled,
                                        std::vector<ImportRefusal>* refusals) override;
 

@@ -87,6 +87,11 @@ void Publisher::Withdraw(const std::string& hash, const std::string& damage) {
   for (const std::string& name : names) Tell(name);
 }
 
+absl::Status Publisher::Change(absl::FunctionRef<absl::Status()> change) {
+  MutexLock lock(mu_);
+  return change();
+}
+
 absl::Status Publisher::Retire(const std::string& name, const VersionList& versions) {
   std::vector<int64_t> numbers;
   for (const auto& version : versions) numbers.push_back(version->version());
@@ -106,13 +111,21 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> Publisher::Rollback(const std::str
   return versions_.Find(name, absl::StrCat(row.serving));
 }
 
+absl::Status Publisher::CheckThere(const ModelVersion& version) const {
+  if (versions_.Holds(version)) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(version.Describe(), " was deleted"));
+}
+
 absl::Status Publisher::SetBuckets(const ModelVersion& version, const BucketGrid::Ranges& buckets) {
+  MutexLock lock(mu_);
+  RETURN_IF_ERROR(CheckThere(version));
   v1::UploadHeader stored;
   *stored.mutable_buckets() = buckets;
   return db_.SetBuckets(version.name(), version.version(), stored.SerializeAsString());
 }
 
 absl::Status Publisher::StorePlans(const ModelVersion& version, const std::string& pinned) {
+  RETURN_IF_ERROR(CheckThere(version));
   std::vector<VersionPlanRow> rows;
   bool named = pinned.empty();
   const Plans::View plans = version.plans().view();
@@ -139,6 +152,7 @@ absl::Status Publisher::StorePlans(const ModelVersion& version, const std::strin
 }
 
 void Publisher::NotePlans(const ModelVersion& version) {
+  if (!versions_.Holds(version)) return;
   if (absl::Status s = StorePlans(version, version.pinned_plan()); !s.ok()) {
     LogError("which plans a version has could not be stored",
              {{"model", version.name()}, {"version", version.version()}, {"error", s.message()}});
@@ -286,7 +300,8 @@ absl::Status Publisher::PinBox(ModelVersion& version, const std::shared_ptr<cons
     if (kept != nullptr) row.info = PlanInfoOf(*kept->plan).SerializeAsString();
     rows.push_back(std::move(row));
   }
-  absl::Status stored = db_.SetPinnedBoxes(version.name(), version.version(), rows);
+  absl::Status stored = CheckThere(version);
+  if (stored.ok()) stored = db_.SetPinnedBoxes(version.name(), version.version(), rows);
   if (!stored.ok()) return stored;
   if (!version.plans().Pin(grid, bucket, std::move(plan))) return others();
   version.metrics().cells.Count(Metric::kPlanSwaps);
@@ -300,7 +315,8 @@ absl::Status Publisher::UnpinBoxes(ModelVersion& version,
     if (plan == nullptr) continue;
     RETURN_IF_ERROR(CheckHeld(version, *plan));
   }
-  absl::Status stored = db_.SetPinnedBoxes(version.name(), version.version(), {});
+  absl::Status stored = CheckThere(version);
+  if (stored.ok()) stored = db_.SetPinnedBoxes(version.name(), version.version(), {});
   if (!stored.ok()) return stored;
   for (size_t bucket = 1; bucket < plans.size(); ++bucket) {
     version.plans().Unpin(static_cast<int>(bucket), std::move(plans[bucket]));

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/bazel/libs/mutex.h"
@@ -78,6 +79,9 @@ class Publisher {
                                                          const std::string& version);
   // Drops all plans of the versions that have the tensor, which is damaged.
   void Withdraw(const std::string& hash, const std::string& damage);
+  // Calls `change` while no plan is published: it may put a version into the table in place of
+  // another, for which nothing is stored from then on.
+  absl::Status Change(absl::FunctionRef<absl::Status()> change);
   // Forgets versions of a name, on disk first; the newest that is ready takes over from one that
   // served.
   absl::Status Retire(const std::string& name, const VersionList& versions);
@@ -89,7 +93,9 @@ class Publisher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // FAILED_PRECONDITION: what serves the version sums in another order, or nobody knows.
   static absl::Status CheckSignature(const ModelVersion& version, const ServedPlan& plan);
-  // Stores which plans the version has, pinned to `pinned`.
+  // NOT_FOUND: the version was deleted, or replaced by another of its number.
+  absl::Status CheckThere(const ModelVersion& version) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Stores which plans the version has, pinned to `pinned`. NOT_FOUND: it was deleted or replaced.
   absl::Status StorePlans(const ModelVersion& version, const std::string& pinned)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Stores them beside a plan that serves; failing costs a later start, not this one.

@@ -232,28 +232,70 @@ absl::Status Registry::Verify(const ModelVersion& version, HeldTensors::Stop sto
   return first;
 }
 
-absl::Status Registry::CheckRoom(const std::string& name) const {
+absl::Status Registry::CheckUploaded(const std::string& name) const {
+  if (options_.model_repository.empty()) return absl::OkStatus();
+  for (const auto& version : versions_.List(name)) {
+    if (version->row().source.content.empty()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("model ", Quoted(name),
+                     " is one of --model_repository: change its folder there, which is how it is "
+                     "loaded and unloaded"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Registry::CheckRoom(const VersionRow& row) const {
+  const bool uploaded = row.source.content.empty();
+  if (uploaded) RETURN_IF_ERROR(CheckUploaded(row.name));
+  for (const auto& other : versions_.List(row.name)) {
+    if (uploaded) break;
+    if (other->row().source.content.empty()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("model ", Quoted(row.name),
+                       " was uploaded, so that the repository's of this name is not loaded; delete "
+                       "it, or rename the folder"));
+    }
+    if (other->version() == row.version) return absl::OkStatus();  // which makes room
+  }
   const int64_t versions = versions_.count();
   if (versions < options_.max_models) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("model ", Quoted(name), ": ", versions,
+      absl::StrCat("model ", Quoted(row.name), ": ", versions,
                    " model versions are kept already, the most allowed (--max_models); delete "
                    "some"));
 }
 
-absl::Status Registry::Store(VersionRow* row) {
-  row->version = versions_.NextNumber(row->name);
+absl::StatusOr<std::shared_ptr<ModelVersion>> Registry::Store(
+    VersionRow* row, const std::shared_ptr<ModelVersion>& version,
+    std::optional<HostedModel> hosted) {
+  if (row->source.content.empty()) row->version = versions_.NextNumber(row->name);
   if (row->version == 0) {
     ASSIGN_OR_RETURN(row->version, db_->NextVersion(row->name));
   }
   row->created_us = NowMicroseconds();
-  return tensors_.Store(row, [&] { return db_->AddVersion(*row); });
+  std::shared_ptr<ModelVersion> replaced;
+  const auto store = [&] {
+    RETURN_IF_ERROR(db_->AddVersion(*row));
+    version->SetStored(*row);
+    version->SetMetrics(metrics_.ForVersion(version->name(), version->version()));
+    if (hosted.has_value()) language_models_.Open(*std::move(hosted), version.get());
+    replaced = versions_.Add(version);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(tensors_.Store(row, [&] { return publisher_.Change(store); }));
+  return replaced;
+}
+
+void Registry::Unpin(const VersionRow& row) {
+  std::vector<std::string> hashes;
+  for (const TensorRow& tensor : row.tensors) hashes.push_back(tensor.hash);
+  tensors_.Unpin(hashes);
 }
 
 absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                            std::vector<HeldTensors::NewTensor> tensors,
                            std::optional<HostedModel> hosted) {
-  RETURN_IF_ERROR(CheckRoom(row.name));
+  RETURN_IF_ERROR(CheckRoom(row));
   tensors_.Reference(row, absl::MakeSpan(tensors));
   VersionList healed;
   absl::Status s = tensors_.Publish(
@@ -262,21 +304,23 @@ absl::Status Registry::Add(VersionRow row, const std::shared_ptr<ModelVersion>& 
   // Referenced tensors cannot be removed, so other changes need not wait while contents are read.
   if (s.ok()) row.magnitudes = FindMagnitudes(version.get());
   if (s.ok()) FindSeals(&row.tensors);
+  std::shared_ptr<ModelVersion> replaced;
   {
     MutexLock change(change_mu_);
-    if (s.ok()) s = CheckRoom(row.name);
-    if (s.ok()) s = Store(&row);
+    if (s.ok()) s = CheckRoom(row);
+    if (s.ok()) {
+      absl::StatusOr<std::shared_ptr<ModelVersion>> stored =
+          Store(&row, version, std::move(hosted));
+      s = stored.status();
+      if (s.ok()) replaced = *std::move(stored);
+    }
     if (!s.ok()) {
-      std::vector<std::string> hashes;
-      for (const TensorRow& tensor : row.tensors) hashes.push_back(tensor.hash);
-      tensors_.Unpin(hashes);
+      Unpin(row);
       return s;
     }
-    version->SetStored(row);
-    version->SetMetrics(metrics_.ForVersion(version->name(), version->version()));
-    if (hosted.has_value()) language_models_.Open(*std::move(hosted), version.get());
-    versions_.Add(version);
+    if (replaced != nullptr) Unpin(replaced->row());
   }
+  if (replaced != nullptr) replaced->SetDeleted();
   publisher_.Tell(version->name());
   return absl::OkStatus();
 }
@@ -300,11 +344,7 @@ absl::StatusOr<VersionList> Registry::Delete(const std::string& name, const std:
     deleted = version.empty() ? versions_.List(name) : VersionList{found};
     std::reverse(deleted.begin(), deleted.end());  // oldest first
     RETURN_IF_ERROR(publisher_.Retire(name, deleted));
-    for (const auto& gone : deleted) {
-      std::vector<std::string> hashes;
-      for (const TensorRow& tensor : gone->row().tensors) hashes.push_back(tensor.hash);
-      tensors_.Unpin(hashes);
-    }
+    for (const auto& gone : deleted) Unpin(gone->row());
   }
   for (const auto& gone : deleted) gone->SetDeleted();
   publisher_.Tell(name);

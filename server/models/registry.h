@@ -56,13 +56,17 @@ class Registry {
   Metrics& metrics() const { return metrics_; }  // where its versions are counted
 
   // Stores a version: tensors first, then its rows. `version` was made from `row` and gets its
-  // number here, and its engine if it is one of a language model.
+  // number here, and its engine if it is one of a language model. A row from a model repository has
+  // its number already, and takes the place of a version that has it. FAILED_PRECONDITION: the name
+  // has uploaded versions and the row is from the repository, or the other way round.
   absl::Status Add(VersionRow row, const std::shared_ptr<ModelVersion>& version,
                    std::vector<HeldTensors::NewTensor> tensors,
                    std::optional<HostedModel> hosted = std::nullopt);
   // Deletes a version, or all of a name's if `version` is empty, and returns them, oldest first.
   // Requests that run keep what they use.
   absl::StatusOr<VersionList> Delete(const std::string& name, const std::string& version);
+  // FAILED_PRECONDITION: the model is one of --model_repository, whose files say what it is.
+  absl::Status CheckUploaded(const std::string& name) const;
   // Checks that all that is stored of a version is as it should be. FAILED_PRECONDITION names what
   // is damaged and what to do; CANCELLED: `stop` said so.
   absl::Status Verify(const ModelVersion& version, HeldTensors::Stop stop = HeldTensors::Never);
@@ -82,8 +86,15 @@ class Registry {
   // Gives the version the magnitudes of its parameters, and returns them by tensor and dtype. A
   // tensor that cannot be read has none.
   std::vector<MagnitudeRow> FindMagnitudes(ModelVersion* version);
-  absl::Status CheckRoom(const std::string& name) const;
-  absl::Status Store(VersionRow* row) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  absl::Status CheckRoom(const VersionRow& row) const;
+  // Stores the row and puts the version into the table, in place of one of its number, which the
+  // result is.
+  absl::StatusOr<std::shared_ptr<ModelVersion>> Store(VersionRow* row,
+                                                      const std::shared_ptr<ModelVersion>& version,
+                                                      std::optional<HostedModel> hosted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mu_);
+  // Gives back what a version keeps of its tensors.
+  void Unpin(const VersionRow& row);
   // Lists the versions that have all their tensors again, some of these among them.
   VersionList HealedBy(const HeldTensors::Hashes& hashes) const;
   void TellHealed(const VersionList& healed);

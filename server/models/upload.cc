@@ -110,6 +110,17 @@ std::string Upload::Expected() const {
              " of ", writer.bytes());
 }
 
+absl::StatusOr<v1::Model> Upload::Outline() const {
+  if (import_ != nullptr) return import_->Outline();
+  return pending_->Interface();
+}
+
+absl::Status Upload::Give(const google::protobuf::RepeatedPtrField<v1::DimGiven>& dims,
+                          const std::string& batch_dim) {
+  row_.batch_dim = batch_dim;
+  return import_->Give(dims);
+}
+
 absl::Status Upload::CutOff() const {
   return Invalid("upload", row_.name.empty() ? "" : Cat(" of model ", Quoted(row_.name)),
                  " ended before its commit; expected ", Expected());

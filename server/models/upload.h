@@ -40,8 +40,19 @@ class Upload {
          std::function<bool()> cancelled = nullptr)
       : registry_(registry), ledger_(ledger), options_(options), cancelled_(std::move(cancelled)) {}
 
+  // Makes it a version of a model repository, of this number. Call it before Take.
+  void SetSource(int64_t version, RepositorySource source) {
+    row_.version = version;
+    row_.source = std::move(source);
+  }
   absl::Status Take(const v1::UploadModelRequest& message);
   absl::Status CutOff() const;
+  // Returns inputs and outputs as the uploaded files state them, before the commit; without any for
+  // a checkpoint. Sizes are texts, as ModelTensor has them. REQUIRES: the files are complete
+  absl::StatusOr<v1::Model> Outline() const;
+  // Gives dims and the batch dim of an ONNX model after the header. REQUIRES: the header had none
+  absl::Status Give(const google::protobuf::RepeatedPtrField<v1::DimGiven>& dims,
+                    const std::string& batch_dim);
 
   // Reports whether its commit imports a model, which may take seconds.
   bool imports() const { return import_ != nullptr; }

@@ -107,13 +107,23 @@ int64_t VersionTable::NextNumber(const std::string& name) const {
   return it == names_.end() ? 0 : it->second.row.next_version;
 }
 
-void VersionTable::Add(const std::shared_ptr<ModelVersion>& version) {
+std::shared_ptr<ModelVersion> VersionTable::Add(const std::shared_ptr<ModelVersion>& version) {
   MutexLock lock(mu_);
   Name& name = names_[version->name()];
   name.row.name = version->name();
-  name.row.next_version = version->version() + 1;
-  name.versions[version->version()] = version;
-  ++count_;
+  name.row.next_version = std::max(name.row.next_version, version->version() + 1);
+  std::shared_ptr<ModelVersion> replaced =
+      std::exchange(name.versions[version->version()], version);
+  if (replaced == nullptr) ++count_;
+  return replaced;
+}
+
+bool VersionTable::Holds(const ModelVersion& version) const {
+  MutexLock lock(mu_);
+  const auto name = names_.find(version.name());
+  if (name == names_.end()) return false;
+  const auto found = name->second.versions.find(version.version());
+  return found != name->second.versions.end() && found->second.get() == &version;
 }
 
 std::optional<NameRow> VersionTable::Remove(const std::string& name, const VersionList& gone) {
@@ -142,7 +152,8 @@ std::optional<NameRow> VersionTable::TakenOverBy(const ModelVersion& version) co
   if (it == names_.end()) return std::nullopt;  // deleted meanwhile
   const Name& name = it->second;
   const bool newer = version.version() > std::max(name.row.serving, name.row.rolled_back);
-  const bool known = name.versions.contains(version.version());
+  const auto entry = name.versions.find(version.version());
+  const bool known = entry != name.versions.end() && entry->second.get() == &version;
   if (!known || (!newer && name.row.serving != 0)) return std::nullopt;
   NameRow row = name.row;
   row.serving = version.version();

@@ -46,7 +46,10 @@ class VersionTable {
   // Returns the number that the name's next version gets; 0: it has no versions, see
   // RegistryDb::NextVersion.
   int64_t NextNumber(const std::string& name) const;
-  void Add(const std::shared_ptr<ModelVersion>& version);
+  // Returns the version that it replaces, which had its number; null: none had.
+  std::shared_ptr<ModelVersion> Add(const std::shared_ptr<ModelVersion>& version);
+  // Returns whether the version is still there: neither deleted nor replaced.
+  bool Holds(const ModelVersion& version) const;
   // Removes versions. Returns the name's row if another version, the newest that is ready, serves
   // it from now on.
   std::optional<NameRow> Remove(const std::string& name, const VersionList& gone);

@@ -126,6 +126,21 @@ TEST_F(VersionTableTest, SettingWhatServesKeepsTheNextNumber) {
   EXPECT_TRUE(table_.Serves(*first));
 }
 
+TEST_F(VersionTableTest, AVersionTakesThePlaceOfOneOfItsNumber) {
+  const auto first = AddReady("m", 3);
+  EXPECT_EQ(table_.NextNumber("m"), 4);
+  AddReady("m", 1);
+  EXPECT_EQ(table_.NextNumber("m"), 4);
+  const auto second = Make("m", 3);
+  EXPECT_EQ(table_.Add(second), first);
+  EXPECT_EQ(table_.count(), 2);
+  EXPECT_FALSE(table_.Holds(*first));
+  EXPECT_TRUE(table_.Holds(*second));
+  EXPECT_EQ(table_.Find("m", "").value(), second);
+  EXPECT_FALSE(table_.TakenOverBy(*first).has_value());
+  EXPECT_EQ(table_.Add(Make("m", 4)), nullptr);
+}
+
 TEST_F(VersionTableTest, LoadsNamesThatHaveVersions) {
   const auto version = Make("m", 2);
   table_.Load({{.name = "gone", .next_version = 4}, {.name = "m", .next_version = 7, .serving = 2}},

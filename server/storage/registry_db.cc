@@ -75,6 +75,14 @@ absl::Status RegistryDb::ReadFiles(Connection& from, VersionRow* row) {
   });
 }
 
+absl::Status RegistryDb::ReadSource(Connection& from, VersionRow* row) {
+  Statement read =
+      from.Prepare("SELECT content, stamp FROM repository_versions WHERE name=?1 AND version=?2");
+  return from.Read(read.Text(row->name).Int(row->version), [&] {
+    row->source = {std::string(read.BytesAt(0)), std::string(read.BytesAt(1))};
+  });
+}
+
 absl::Status RegistryDb::ReadPlans(Connection& from, VersionRow* row) {
   Statement read = from.Prepare(
       "SELECT plan_id, first, served, pinned, info, box FROM version_plans "
@@ -119,6 +127,7 @@ absl::StatusOr<std::vector<VersionRow>> RegistryDb::ReadVersions() {
     for (VersionRow& row : rows) {
       RETURN_IF_ERROR(ReadTensors(from, &row));
       RETURN_IF_ERROR(ReadFiles(from, &row));
+      RETURN_IF_ERROR(ReadSource(from, &row));
       RETURN_IF_ERROR(ReadPlans(from, &row));
     }
     return absl::OkStatus();
@@ -172,8 +181,13 @@ absl::StatusOr<int64_t> RegistryDb::NextVersion(const std::string& name) {
 absl::Status RegistryDb::AddVersion(Connection& to, const VersionRow& row) {
   Statement name = to.Prepare(
       "INSERT INTO names VALUES(?1, ?2, 0, 0) "
-      "ON CONFLICT(name) DO UPDATE SET next_version=?2");
+      "ON CONFLICT(name) DO UPDATE SET "
+      "next_version=max(next_version, ?2), rolled_back=min(rolled_back, ?2 - 2)");
   RETURN_IF_ERROR(to.Write(name.Text(row.name).Int(row.version + 1)));
+  bool replaces = false;
+  Statement had = to.Prepare("SELECT 1 FROM versions WHERE name=?1 AND version=?2");
+  RETURN_IF_ERROR(to.Read(had.Text(row.name).Int(row.version), [&] { replaces = true; }));
+  if (replaces) RETURN_IF_ERROR(DeleteVersion(to, row.name, row.version));
   Statement version = to.Prepare(
       "INSERT INTO versions "
       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)");
@@ -193,10 +207,28 @@ absl::Status RegistryDb::AddVersion(Connection& to, const VersionRow& row) {
     insert.Text(row.name).Int(row.version).Text(file.path).Blob(file.hash);
     RETURN_IF_ERROR(to.Write(insert));
   }
+  if (!row.source.content.empty()) {
+    Statement insert = to.Prepare("INSERT INTO repository_versions VALUES(?1, ?2, ?3, ?4)");
+    insert.Text(row.name).Int(row.version).Blob(row.source.content).Blob(row.source.stamp);
+    RETURN_IF_ERROR(to.Write(insert));
+  }
   RETURN_IF_ERROR(TensorRows::SetPlaces(to, row.tensors));
   RETURN_IF_ERROR(TensorRows::SetVerified(to, row.verified));
   RETURN_IF_ERROR(TensorRows::SetSeals(to, row.tensors));
-  return TensorRows::AddMagnitudes(to, row.magnitudes);
+  RETURN_IF_ERROR(TensorRows::AddMagnitudes(to, row.magnitudes));
+  return replaces ? TensorRows::DeleteUnused(to) : absl::OkStatus();
+}
+
+absl::Status RegistryDb::DeleteVersion(Connection& from, const std::string& name, int64_t version) {
+  for (absl::string_view sql : {"DELETE FROM version_tensors WHERE name=?1 AND version=?2",
+                                "DELETE FROM version_files WHERE name=?1 AND version=?2",
+                                "DELETE FROM version_plans WHERE name=?1 AND version=?2",
+                                "DELETE FROM repository_versions WHERE name=?1 AND version=?2",
+                                "DELETE FROM versions WHERE name=?1 AND version=?2"}) {
+    Statement statement = from.Prepare(sql);
+    RETURN_IF_ERROR(from.Write(statement.Text(name).Int(version)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RegistryDb::AddVersion(const VersionRow& row) {
@@ -207,14 +239,9 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
                                         const std::vector<int64_t>& versions) {
   return file_->Change([&](Connection& from) {
     for (int64_t version : versions) {
-      for (absl::string_view sql : {"DELETE FROM version_tensors WHERE name=?1 AND version=?2",
-                                    "DELETE FROM version_files WHERE name=?1 AND version=?2",
-                                    "DELETE FROM version_plans WHERE name=?1 AND version=?2",
-                                    "DELETE FROM versions WHERE name=?1 AND version=?2",
-                                    "UPDATE names SET serving=0 WHERE name=?1 AND serving=?2"}) {
-        Statement statement = from.Prepare(sql);
-        RETURN_IF_ERROR(from.Write(statement.Text(name).Int(version)));
-      }
+      RETURN_IF_ERROR(DeleteVersion(from, name, version));
+      Statement serving = from.Prepare("UPDATE names SET serving=0 WHERE name=?1 AND serving=?2");
+      RETURN_IF_ERROR(from.Write(serving.Text(name).Int(version)));
     }
     return TensorRows::DeleteUnused(from);
   });
@@ -225,6 +252,15 @@ absl::Status RegistryDb::SetBuckets(const std::string& name, int64_t version,
   return file_->Use([&](Connection& to) {
     Statement update = to.Prepare("UPDATE versions SET buckets=?3 WHERE name=?1 AND version=?2");
     return to.Write(update.Text(name).Int(version).Blob(buckets));
+  });
+}
+
+absl::Status RegistryDb::SetStamp(const std::string& name, int64_t version,
+                                  const std::string& stamp) {
+  return file_->Use([&](Connection& to) {
+    Statement update =
+        to.Prepare("UPDATE repository_versions SET stamp=?3 WHERE name=?1 AND version=?2");
+    return to.Write(update.Text(name).Int(version).Blob(stamp));
   });
 }
 

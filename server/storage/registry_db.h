@@ -5,7 +5,8 @@
 //   absl::Status s = db->AddVersion(row);
 //
 // Tables: versions (a row per model version), version_tensors (its parameters and files),
-// version_files (paths of files among them), version_plans (the ids of the plans that serve it or
+// version_files (paths of files among them), repository_versions (those that come from
+// --model_repository), version_plans (the ids of the plans that serve it or
 // can be pinned; the cache holds the plans), names (per model: the next version number and the
 // serving version). Rows about tensors are TensorRows; their bytes are files (tensor_store.h).
 // Errors are those of RegistryFile. Thread-safe.
@@ -41,6 +42,12 @@ struct FileRow {
   std::string hash;  // 32 bytes: of the tensor that holds its bytes
 };
 
+// What a version of a model repository was made of.
+struct RepositorySource {
+  std::string content;  // 32 bytes: hash of its files and its configuration; empty: it was uploaded
+  std::string stamp;    // 32 bytes: hash of its files' names, sizes and times
+};
+
 struct VersionRow {
   std::string name;
   int64_t version = 0;
@@ -59,6 +66,7 @@ struct VersionRow {
   std::string generation = {};      // a serialised internal.Generation; empty: no language model
   std::vector<TensorRow> tensors;   // parameters and files
   std::vector<FileRow> files = {};  // by path
+  RepositorySource source = {};
   // Plans of the full range of its dims, the latest last. SetPlans writes them.
   std::vector<VersionPlanRow> plans;
   std::vector<VersionPlanRow> pinned_boxes;  // one per box; SetPinnedBoxes writes them
@@ -73,9 +81,11 @@ std::string ChecksumOf(const VersionRow& row);
 
 struct NameRow {
   std::string name;
-  int64_t next_version = 1;  // numbers are never reused, not even after a deletion
-  int64_t serving = 0;       // the serving version; 0: none yet
-  int64_t rolled_back = 0;   // versions up to this one do not take over automatically
+  // Numbers of uploads are never reused, not even after a deletion; those of a model repository are
+  // its folders'.
+  int64_t next_version = 1;
+  int64_t serving = 0;      // the serving version; 0: none yet
+  int64_t rolled_back = 0;  // versions up to this one do not take over automatically
 };
 
 class RegistryDb {
@@ -90,7 +100,7 @@ class RegistryDb {
   absl::StatusOr<std::vector<NameRow>> ReadNames();
   // Returns 1 for a name that was never used.
   absl::StatusOr<int64_t> NextVersion(const std::string& name);
-  // Also stores the name's next version number.
+  // Also stores the name's next version number. A version of the same number is replaced.
   absl::Status AddVersion(const VersionRow& row);
   absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
   absl::Status SetServing(const NameRow& row);
@@ -100,6 +110,8 @@ class RegistryDb {
                               const std::vector<VersionPlanRow>& rows);
   absl::Status SetPlans(const std::string& name, int64_t version,
                         const std::vector<VersionPlanRow>& rows);
+  // Stores that the same content has other times now. Does nothing for an uploaded version.
+  absl::Status SetStamp(const std::string& name, int64_t version, const std::string& stamp);
 
   // Lets tests simulate a full or read-only disk.
   absl::Status Execute(const std::string& sql);
@@ -111,7 +123,10 @@ class RegistryDb {
   static absl::Status ReadTensors(Connection& from, VersionRow* row);
   static absl::Status ReadFiles(Connection& from, VersionRow* row);
   static absl::Status ReadPlans(Connection& from, VersionRow* row);
+  static absl::Status ReadSource(Connection& from, VersionRow* row);
   static absl::Status AddVersion(Connection& to, const VersionRow& row);
+  // Deletes all rows of a version but that of its name.
+  static absl::Status DeleteVersion(Connection& from, const std::string& name, int64_t version);
   static absl::Status AddPlans(Connection& to, const std::string& name, int64_t version,
                                const std::vector<VersionPlanRow>& rows);
   // Stores the checksums of these rows.

@@ -338,6 +338,57 @@ TEST(RegistryDbTest, KeepsThePlansOfAVersionInTheirOrder) {
   EXPECT_THAT(texts(rows[1]), testing::ElementsAre("p-9 served"));
 }
 
+TEST(RegistryDbTest, KeepsWhatAVersionOfARepositoryWasMadeOf) {
+  const std::string path = FreshPath("sources");
+  VersionRow row{.name = "m", .version = 3, .format = "onnx"};
+  row.source = {std::string(32, 'c'), std::string(32, 's')};
+  const auto db = RegistryDb::Open(path).value();
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  ASSERT_TRUE(db->AddVersion({.name = "m", .version = 4, .format = "onnx"}).ok());
+  ASSERT_TRUE(db->SetStamp("m", 3, std::string(32, 't')).ok());
+  ASSERT_TRUE(db->SetStamp("m", 4, std::string(32, 't')).ok());
+  std::vector<VersionRow> rows = db->ReadVersions().value();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].source.content, std::string(32, 'c'));
+  EXPECT_EQ(rows[0].source.stamp, std::string(32, 't'));
+  EXPECT_EQ(rows[1].source.content, "");
+  EXPECT_EQ(rows[1].source.stamp, "");
+  ASSERT_TRUE(db->DeleteVersions("m", {3}).ok());
+  ASSERT_TRUE(db->AddVersion({.name = "m", .version = 3, .format = "onnx"}).ok());
+  EXPECT_EQ(db->ReadVersions().value()[0].source.content, "");
+}
+
+TEST(RegistryDbTest, AVersionTakesThePlaceOfOneOfItsNumber) {
+  const std::string path = FreshPath("replaced");
+  const std::string a(32, 'a'), b(32, 'b');
+  VersionRow row{.name = "m", .version = 3, .format = "onnx", .graph = "old"};
+  row.tensors = {{a, 4}};
+  row.magnitudes = {{a, "f32", 20}};
+  const auto db = RegistryDb::Open(path).value();
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  ASSERT_TRUE(db->SetPlans("m", 3, {{.plan_id = "p-1", .served = true}}).ok());
+  ASSERT_TRUE(
+      db->SetServing({.name = "m", .next_version = 4, .serving = 3, .rolled_back = 3}).ok());
+  row.graph = "new";
+  row.tensors = {{b, 8}};
+  row.magnitudes = {{b, "f32", 60}};
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  const std::vector<VersionRow> rows = db->ReadVersions().value();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].graph, "new");
+  ASSERT_EQ(rows[0].tensors.size(), 1u);
+  EXPECT_EQ(rows[0].tensors[0].hash, b);
+  EXPECT_TRUE(rows[0].plans.empty());
+  EXPECT_EQ(db->tensors().ReadMagnitudes().value().size(), 1u);
+  const std::vector<NameRow> names = db->ReadNames().value();
+  EXPECT_EQ(names[0].serving, 3);
+  EXPECT_EQ(names[0].next_version, 4);
+  EXPECT_EQ(names[0].rolled_back, 2);  // or it would never serve by itself
+  row.version = 1;
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  EXPECT_EQ(db->NextVersion("m").value(), 4);
+}
+
 TEST(RegistryDbTest, ANewerSchemaIsRefused) {
   const std::string path = FreshPath("newer");
   RegistryDb::Open(path).value();

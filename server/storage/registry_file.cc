@@ -64,6 +64,10 @@ constexpr const char* kSchemaSteps[] = {
        CREATE TABLE version_files(
          name TEXT NOT NULL, version INTEGER NOT NULL, path TEXT NOT NULL, hash BLOB NOT NULL,
          PRIMARY KEY(name, version, path)) STRICT, WITHOUT ROWID;)",
+    // Versions that come from a model repository, and what they were made of.
+    R"(CREATE TABLE repository_versions(
+         name TEXT NOT NULL, version INTEGER NOT NULL, content BLOB NOT NULL, stamp BLOB NOT NULL,
+         PRIMARY KEY(name, version)) STRICT, WITHOUT ROWID;)",
 };
 // A write that was acknowledged survives the loss of power, and the file is never created anew.
 constexpr SqliteSchema kSchema = {.what = "registry",
