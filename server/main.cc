@@ -94,7 +94,7 @@ int Serve(const ServerOptions& options, Console& console) {
   LogInfo("serving", {{"version", kVersion},
                       {"listen", options.listen},
                       {"port", (*server)->port()},
-                      {"http_listen", options.http_listen},
+                      {"http_listen", (*server)->http_listen()},
                       {"http_port", (*server)->http_port()},
                       {"openai_listen", options.openai_listen},
                       {"openai_port", (*server)->openai_port()},

@@ -154,6 +154,12 @@ Server::~Server() { Drain(); }
 
 int Server::port() const { return network_->port; }
 
+std::string Server::http_listen() const {
+  if (network_->http == nullptr) return "";
+  const std::string& given = core_->options().http_listen;
+  return given == kAutoHttp ? std::string(kAutoHttpAddress) : given;
+}
+
 int Server::http_port() const { return network_->http == nullptr ? 0 : network_->http->port(); }
 
 int Server::openai_port() const {
@@ -177,10 +183,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   ASSIGN_OR_RETURN(auto core, ServerCore::Create(options, std::move(backends), disk));
   std::unique_ptr<Server> server(new Server(std::move(core)));
   RETURN_IF_ERROR(server->ReadCertificate());
-  // Listens for HTTP first, so that a server that fails on that address has accepted no call.
-  RETURN_IF_ERROR(server->ListenForHttp());
+  // Listens for HTTP first, so that a server that fails on that address has accepted no call. The
+  // automatic address comes last: it yields to what the flags name.
+  const bool automatic = options.http_listen == kAutoHttp;
+  if (!automatic && !options.http_listen.empty()) {
+    RETURN_IF_ERROR(server->ListenForHttp(options.http_listen));
+  }
   RETURN_IF_ERROR(server->ListenForOpenAi());
   RETURN_IF_ERROR(server->Listen());
+  if (automatic) RETURN_IF_ERROR(server->ListenForAutomaticHttp());
   return server;
 }
 
@@ -258,12 +269,18 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
   return absl::OkStatus();
 }
 
-absl::Status Server::ListenForHttp() {
+absl::Status Server::ListenForAutomaticHttp() {
+  const absl::Status s = ListenForHttp(std::string(kAutoHttpAddress));
+  if (!absl::IsFailedPrecondition(s)) return s;
+  LogWarn("no status page", {{"reason", s.message()}, {"remedy", "--http_listen=HOST:PORT"}});
+  return absl::OkStatus();
+}
+
+absl::Status Server::ListenForHttp(const std::string& address) {
   const ServerOptions& options = core_->options();
-  if (options.http_listen.empty()) return absl::OkStatus();
   HttpOptions http = HttpOptionsOf(*core_, network_->tls);
   http.flag = "http_listen";
-  http.listen = options.http_listen;
+  http.listen = address;
   http.most_connections = options.max_connections;
   http.quiet = std::chrono::milliseconds(options.connection_quiet_ms);
   http.error_body = RestErrorBody;

@@ -31,7 +31,8 @@ class Server {
   ~Server();
 
   int port() const;
-  // Returns the port of --http_listen, 0 without one.
+  // Return the address and the port of HTTP; empty and 0 without it.
+  std::string http_listen() const;
   int http_port() const;
   // Returns the port of --openai_listen, 0 without one.
   int openai_port() const;
@@ -61,7 +62,9 @@ class Server {
   absl::Status ReadCertificate();
   absl::Status Listen();
   absl::Status AcceptConnections(std::unique_ptr<Listener> listener);
-  absl::Status ListenForHttp();
+  absl::Status ListenForHttp(const std::string& address);
+  // Goes on without HTTP where the address is taken.
+  absl::Status ListenForAutomaticHttp();
   absl::Status ListenForOpenAi();
 
   // The services and what listens for them: server.cc has the headers of gRPC and HTTP.

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/http/pages/server_status.h"
 #include "server/metrics/exposition_testing.h"
+#include "server/net/listener.h"
 #include "server/net/tls_testing.h"
 #include "server/testing/testing.h"
 #include "server/testing/waiters_testing.h"
@@ -314,9 +315,8 @@ TEST(ServerTest, WhatIsRefusedIsCounted) {
   EXPECT_EQ(families.at("athanor_uploads_total").Value({{"code", "RESOURCE_EXHAUSTED"}}), 1);
 }
 
-TEST(ServerTest, TheHttpSideIsOffUnlessAskedFor) {
+TEST(ServerTest, AnHttpAddressThatIsTakenIsNamed) {
   TestServer test;
-  EXPECT_EQ(test.server->http_port(), 0);
   ServerOptions options;
   options.state_dir = FreshDirectory();
   options.http_listen = "127.0.0.1:" + std::to_string(test.server->port());
@@ -325,6 +325,19 @@ TEST(ServerTest, TheHttpSideIsOffUnlessAskedFor) {
   ASSERT_FALSE(taken.ok());
   EXPECT_THAT(std::string(taken.status().message()),
               HasSubstr("--http_listen=" + options.http_listen));
+}
+
+TEST(ServerTest, TheAutomaticHttpAddressGivesWay) {
+  // Whoever has the port: this test, or another process.
+  const auto holder = Listener::Open("test", std::string(kAutoHttpAddress));
+  ServerOptions options;
+  options.state_dir = FreshDirectory();
+  options.listen = "127.0.0.1:0";
+  ASSERT_EQ(options.http_listen, kAutoHttp);
+  auto server = Server::Start(options, EvaluatorFactory(std::make_shared<TestControl>()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->http_port(), 0);
+  EXPECT_EQ((*server)->http_listen(), "");
 }
 
 TEST(ServerTest, TheOpenAiSideAsksForKeys) {

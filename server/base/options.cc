@@ -33,7 +33,8 @@ constexpr FlagRow kFlags[] = {
      "(docs/security.md), read again when it changes; empty: ask nobody"},
     {"http_listen", FlagType::kString, &O::http_listen, 0, 0,
      "address to serve HTTP on, as host:port: a status page at /, its JSON at /status.json, "
-     "Prometheus metrics at /metrics; hosts and certificate as for --listen; empty: no HTTP"},
+     "Prometheus metrics at /metrics; hosts and certificate as for --listen; auto: 127.0.0.1:8080, "
+     "or no HTTP where that is taken, and the log says so; empty: no HTTP"},
     {"http_hosts", FlagType::kString, &O::http_hosts, 0, 0,
      "host names that HTTP requests may address, separated by commas, besides the host of "
      "--http_listen and --openai_listen, localhost, this machine's name and numeric addresses"},

@@ -40,7 +40,7 @@ absl::Status CheckAddresses(const ServerOptions& options) {
   const bool asks = !options.auth.empty();
   const bool keys = !options.openai_keys.empty();
   RETURN_IF_ERROR(CheckAddress("--listen", options.listen, true, asks, options));
-  if (!options.http_listen.empty()) {
+  if (!options.http_listen.empty() && options.http_listen != kAutoHttp) {
     RETURN_IF_ERROR(CheckAddress("--http_listen", options.http_listen, false, asks, options));
   }
   if (!options.openai_listen.empty()) {

@@ -158,7 +158,9 @@ TEST(OptionsTest, OtherInterfacesNeedTlsAndIdentitiesOrInsecure) {
     EXPECT_TRUE(Parse({flag + "=[::1]:8080"}).ok());
     EXPECT_TRUE(Parse({flag + "=localhost:1"}).ok());
   }
-  EXPECT_EQ(Parse({})->http_listen, "");
+  EXPECT_EQ(Parse({})->http_listen, "auto");
+  EXPECT_EQ(Parse({"--http_listen="})->http_listen, "");
+  EXPECT_THAT(Error({"--openai_listen=auto"}), HasSubstr("--openai_listen=auto"));
 }
 
 TEST(OptionsTest, AddressesAreReadWithTheFlags) {

@@ -295,6 +295,7 @@ std::string FreshDirectory() {
 TestServer::TestServer(ServerOptions given, Disk* disk) : options(std::move(given)), disk_(disk) {
   if (options.state_dir.empty()) options.state_dir = FreshDirectory();
   options.listen = "127.0.0.1:0";
+  if (options.http_listen == kAutoHttp) options.http_listen = "";  // others may use that port
   if (!options.cache.empty()) control->RememberIn(options.cache);
   Start();
 }

@@ -34,9 +34,10 @@ class Server:
     """An athanord process on a free port, with a state directory that outlives it.
 
     Use `start`, `stop` (SIGTERM, drains) and `kill` (SIGKILL) as often as wanted; `address` is that
-    of the latest start. It searches only where a test gives it a --search_budget. `prefix` is a
-    command that it is run by, `environment` is added to this process's, `address_space` is the
-    most bytes of addresses that it may have, mapped files included.
+    of the latest start. It searches, and has HTTP, only where a test gives it --search_budget and
+    --http_listen. `prefix` is a command that it is run by, `environment` is added to this
+    process's, `address_space` is the most bytes of addresses that it may have, mapped files
+    included.
     """
 
     binary = ATHANORD
@@ -48,7 +49,7 @@ class Server:
         self.prefix = tuple(prefix)
         self.environment = dict(environment or {})
         self.address_space = address_space
-        self.flags = ("--search_budget=0", *flags)
+        self.flags = ("--search_budget=0", "--http_listen=", *flags)
         self.log = state.with_suffix(".log")
         self.address = ""
         self.http_address = ""  # the address of --http_listen

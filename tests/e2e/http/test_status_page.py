@@ -44,6 +44,24 @@ def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     running.kill()
 
 
+def test_the_automatic_address_is_used_by_one_server(tmp_path: pathlib.Path) -> None:
+    servers = [Server(tmp_path / name, "--http_listen=auto") for name in ("one", "two")]
+    try:
+        ports = [server.start().http_address for server in servers]
+        # Another process may have the port already.
+        assert ports in (["127.0.0.1:8080", "127.0.0.1:0"], ["127.0.0.1:0"] * 2)
+        for server, port in zip(servers, ports, strict=True):
+            without = 'msg="no status page"' in server.log.read_text()
+            assert without == port.endswith(":0")
+            with server.client() as client:
+                assert not list(client.models())
+        if ports[0] == "127.0.0.1:8080":
+            assert status_of(servers[0])["server"]["state"] == "serving"
+    finally:
+        for server in servers:
+            server.kill()
+
+
 def infer(model: athanor.Model) -> None:
     """Makes one call and checks its answer."""
     x = np.ones((1, CONFIG.widths[0]), np.float32)
