@@ -149,11 +149,13 @@ UNITS = {
     "kShortDuration": [("m", 60_000_000), ("s", 1_000_000), ("ms", 1000), ("us", 1)],
 }
 FLAG_TYPES = {"kBool": "true or false", "kInt": "", "kBytes": "size", "kDuration": "time",
-              "kShortDuration": "short time", "kString": "text"}
+              "kShortDuration": "short time", "kRatio": "number", "kString": "text"}
 
 
 def amount(value: int, kind: str) -> str:
     """Formats a number as the flag takes it, in the largest unit that divides it."""
+    if kind == "kRatio":
+        return f"{value / 1_000_000:g}"
     for unit, factor in UNITS.get(kind, []):
         if value and value % factor == 0:
             return f"{value // factor:,}{unit}"

@@ -1,10 +1,12 @@
 #include "server/base/options.h"
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,7 @@ namespace {
 using O = ServerOptions;
 constexpr int64_t kTop = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kMillion = 1'000'000;
 // gRPC keeps message sizes in an int.
 constexpr int64_t kMaxMessage = std::numeric_limits<int32_t>::max();
 
@@ -126,6 +129,14 @@ constexpr FlagRow kFlags[] = {
      "format of log lines: text (key=value) or json"},
     {"log_file", FlagType::kString, &O::log_file, 0, 0,
      "file to append the log to, reopened at SIGHUP; empty: log to standard error"},
+    {"otlp_endpoint", FlagType::kString, &O::otlp_endpoint, 0, 0,
+     "URL of an OpenTelemetry collector that takes OTLP over gRPC, as http://HOST:4317, or "
+     "https:// "
+     "for TLS, to send spans of requests and of compile jobs to (docs/tracing.md); empty: that of "
+     "OTEL_EXPORTER_OTLP_ENDPOINT if OTEL_EXPORTER_OTLP_PROTOCOL is grpc, else send none"},
+    {"trace_ratio", FlagType::kRatio, &O::trace_ratio, 0, kMillion,
+     "share of requests to record, from 0 to 1, of those whose client says nothing of it: the "
+     "sampled flag of a traceparent wins"},
     {"max_message_bytes", FlagType::kBytes, &O::max_message_bytes, 64 << 10, kMaxMessage,
      "largest gRPC message accepted, measured after decompression", kLimit},
     {"max_inflation", FlagType::kInt, &O::max_inflation, 1, 1'032,
@@ -288,6 +299,8 @@ absl::string_view TypeText(FlagType type) {
       return "a time such as 30s";
     case FlagType::kShortDuration:
       return "a time such as 100us";
+    case FlagType::kRatio:
+      return "a number such as 0.01";
     case FlagType::kString:
       return "text";
   }
@@ -296,6 +309,7 @@ absl::string_view TypeText(FlagType type) {
 
 absl::string_view UnitText(FlagType type) {
   if (type == FlagType::kDuration) return ", milliseconds";
+  if (type == FlagType::kRatio) return ", millionths";
   return type == FlagType::kShortDuration ? ", microseconds" : "";
 }
 
@@ -313,6 +327,9 @@ std::string FormatValue(const FlagRow& row, const ServerOptions& options) {
   if (row.type == FlagType::kShortDuration && value != 0) {
     return value % 1000 == 0 ? absl::StrCat(value / 1000, "ms") : absl::StrCat(value, "us");
   }
+  if (row.type == FlagType::kRatio) {
+    return absl::StrCat(static_cast<double>(value) / static_cast<double>(kMillion));
+  }
   if (row.type == FlagType::kBytes && value != 0 && value % kMiB == 0) {
     return absl::StrCat(value / kMiB, "MiB");
   }
@@ -328,6 +345,8 @@ absl::StatusOr<int64_t> ParseNumber(const FlagRow& row, absl::string_view text) 
       return ParseDuration(text);
     case FlagType::kShortDuration:
       return ParseShortDuration(text);
+    case FlagType::kRatio:
+      return ParseRatio(text);
     default:
       if (!absl::SimpleAtoi(text, &value)) return absl::InvalidArgumentError("not a number");
       return value;
@@ -478,6 +497,27 @@ absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
                                     {"GiB", int64_t{1} << 30},
                                     {"TiB", int64_t{1} << 40}};
   return ParseWithUnit(text, kUnits);
+}
+
+absl::StatusOr<int64_t> ParseRatio(absl::string_view text) {
+  constexpr size_t kDigits = 6;
+  const size_t point = std::min(text.find('.'), text.size());
+  const absl::string_view whole = text.substr(0, point);
+  std::string rest(absl::StripPrefix(text.substr(point), "."));
+  const auto digits = [](absl::string_view part) {
+    return absl::c_all_of(part, [](unsigned char c) { return absl::ascii_isdigit(c); });
+  };
+  int64_t value = 0;
+  const bool empty = whole.empty() && rest.empty();
+  if (empty || rest.size() > kDigits || !digits(whole) || !digits(rest)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not a number with up to six digits behind the point"));
+  }
+  rest.resize(kDigits, '0');
+  if (!absl::SimpleAtoi(absl::StrCat(whole, rest), &value)) {
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is too large"));
+  }
+  return value;
 }
 
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,

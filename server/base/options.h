@@ -60,7 +60,9 @@ struct ServerOptions {
   std::string config;
   std::string log_level = "info";
   std::string log_format = "text";
-  std::string log_file;  // empty: standard error
+  std::string log_file;             // empty: standard error
+  std::string otlp_endpoint;        // a URL; empty: no spans are sent
+  int64_t trace_ratio = 1'000'000;  // millionths
 
   int64_t max_message_bytes = int64_t{64} << 20;
   int64_t max_inflation = 100;
@@ -117,8 +119,9 @@ struct ServerOptions {
 };
 
 // kBytes takes 64MiB, 2GiB, ...; kDuration takes 30s, 5m, 250ms (or a bare 0), stored in
-// milliseconds; kShortDuration also takes 100us, stored in microseconds.
-enum class FlagType { kBool, kInt, kBytes, kDuration, kShortDuration, kString };
+// milliseconds; kShortDuration also takes 100us, stored in microseconds; kRatio takes 0.01, stored
+// in millionths.
+enum class FlagType { kBool, kInt, kBytes, kDuration, kShortDuration, kRatio, kString };
 
 struct FlagRow {
   absl::string_view name;  // without dashes; also the key in the config file
@@ -160,6 +163,8 @@ std::string HelpText();
 absl::StatusOr<int64_t> ParseDuration(absl::string_view text);
 absl::StatusOr<int64_t> ParseShortDuration(absl::string_view text);
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
+// Parses "0.25" to millionths; further digits are refused.
+absl::StatusOr<int64_t> ParseRatio(absl::string_view text);
 
 }  // namespace athanor
 

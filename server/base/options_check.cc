@@ -18,6 +18,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/options.h"
 #include "server/base/search_policy.h"
+#include "server/net/collector_address.h"
 #include "server/net/listen_address.h"
 
 namespace athanor {
@@ -88,6 +89,19 @@ absl::Status CheckDevices(absl::string_view devices) {
   return absl::OkStatus();
 }
 
+// Reads OpenTelemetry's own variables where the flag is not given, as other programs do.
+absl::Status CheckCollector(const Environment& environment, std::string* endpoint) {
+  if (!endpoint->empty()) return ParseCollectorAddress("--otlp_endpoint", *endpoint).status();
+  const char* protocol = environment("OTEL_EXPORTER_OTLP_PROTOCOL");
+  const char* url = environment("OTEL_EXPORTER_OTLP_ENDPOINT");
+  if (url == nullptr || protocol == nullptr || std::string(protocol) != "grpc") {
+    return absl::OkStatus();
+  }
+  *endpoint = url;
+  return endpoint->empty() ? absl::OkStatus()
+                           : ParseCollectorAddress("OTEL_EXPORTER_OTLP_ENDPOINT", url).status();
+}
+
 }  // namespace
 
 std::optional<int> GpuOrdinal(absl::string_view device) {
@@ -109,6 +123,7 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   }
   RETURN_IF_ERROR(CheckAddresses(*options));
   RETURN_IF_ERROR(CheckModelRepository(*options));
+  RETURN_IF_ERROR(CheckCollector(environment, &options->otlp_endpoint));
   if (options->max_chunk_bytes > options->max_message_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("--max_chunk_bytes=", options->max_chunk_bytes,

@@ -70,6 +70,47 @@ TEST(OptionsTest, UnitsOfSizesAndTimes) {
   EXPECT_FALSE(ParseBytes("99999999TiB").ok());
 }
 
+TEST(OptionsTest, RatiosAreMillionths) {
+  EXPECT_EQ(ParseRatio("1").value(), 1'000'000);
+  EXPECT_EQ(ParseRatio("0").value(), 0);
+  EXPECT_EQ(ParseRatio("0.25").value(), 250'000);
+  EXPECT_EQ(ParseRatio(".000001").value(), 1);
+  EXPECT_EQ(ParseRatio("1.").value(), 1'000'000);
+  for (const char* wrong :
+       {"", ".", "-1", "1e-3", "0.0000001", "1,5", " 1", "1.2.3", "0.-1", "99999999999999999999"}) {
+    EXPECT_FALSE(ParseRatio(wrong).ok()) << wrong;
+  }
+  EXPECT_EQ(Parse({"--trace_ratio=0.01"})->trace_ratio, 10'000);
+  EXPECT_THAT(Error({"--trace_ratio=2"}),
+              HasSubstr("--trace_ratio: 2 is outside [0, 1000000] (flag --trace_ratio, "
+                        "millionths)"));
+  EXPECT_THAT(Error({"--trace_ratio=some"}), HasSubstr("'some' is not a number such as 0.01"));
+  EXPECT_THAT(HelpText(), HasSubstr("--trace_ratio (a number such as 0.01; default 1)"));
+}
+
+TEST(OptionsTest, TheCollectorIsNamedByTheFlagOrByOpenTelemetrysVariables) {
+  EXPECT_EQ(Parse({})->otlp_endpoint, "");
+  EXPECT_EQ(Parse({"--otlp_endpoint=http://a:1"})->otlp_endpoint, "http://a:1");
+  EXPECT_THAT(Error({"--otlp_endpoint=a:1"}), HasSubstr("--otlp_endpoint=a:1: it begins with"));
+  const Variables grpc = {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://b:2"},
+                          {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}};
+  EXPECT_EQ(Parse({}, grpc)->otlp_endpoint, "http://b:2");
+  EXPECT_EQ(Parse({"--otlp_endpoint=http://a:1"}, grpc)->otlp_endpoint, "http://a:1");
+  // Not those of collectors that take HTTP, which is what they mean where they do not say.
+  EXPECT_EQ(Parse({}, {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://b:4318"}})->otlp_endpoint, "");
+  EXPECT_EQ(Parse({}, {{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://b:4318"},
+                       {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"}})
+                ->otlp_endpoint,
+            "");
+  EXPECT_EQ(
+      Parse({}, {{"OTEL_EXPORTER_OTLP_ENDPOINT", ""}, {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}})
+          ->otlp_endpoint,
+      "");
+  EXPECT_THAT(
+      Error({}, {{"OTEL_EXPORTER_OTLP_ENDPOINT", "b"}, {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}}),
+      HasSubstr("OTEL_EXPORTER_OTLP_ENDPOINT=b: it begins with"));
+}
+
 TEST(OptionsTest, TheCacheIsNotTheRegistry) {
   EXPECT_THAT(Error({"--state_dir=/s", "--cache=/s/x/../registry.db"}),
               HasSubstr("--cache: /s/x/../registry.db is where the models are listed"));
@@ -199,7 +240,8 @@ TEST(OptionsTest, EveryRowIsInTheHelpAndTakesItsOwnDefault) {
     EXPECT_THAT(help, HasSubstr("--" + std::string(row.name) + " "));
     EXPECT_GT(row.help.size(), 10u) << row.name;
     if (row.type == FlagType::kInt || row.type == FlagType::kBytes ||
-        row.type == FlagType::kDuration || row.type == FlagType::kShortDuration) {
+        row.type == FlagType::kDuration || row.type == FlagType::kShortDuration ||
+        row.type == FlagType::kRatio) {
       EXPECT_LT(row.min, row.max) << row.name;
       const int64_t value = ServerOptions().*std::get<int64_t ServerOptions::*>(row.field);
       EXPECT_GE(value, row.min) << row.name;

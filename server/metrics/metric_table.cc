@@ -89,6 +89,7 @@ constexpr Text kFinishedReason[] = {"finished_reason"};
 constexpr Text kFinishedReasons[] = {"stop", "length", "abort", "error"};
 constexpr Text kPhase[] = {"phase"};
 constexpr Text kPhases[] = {"lower", "kernels", "check", "load"};
+constexpr Text kSpanDrops[] = {"queue", "request", "refused", "unsent"};
 constexpr Text kTier[] = {"tier"};
 constexpr Text kTierReason[] = {"tier", "reason"};
 constexpr Text kModelVersion[] = {"model", "version"};
@@ -339,6 +340,25 @@ constexpr MetricRow kTable[] = {
     {Metric::kCompileSeconds, "athanor_compile_seconds", kHistogram, kOfServer, "seconds",
      "Time of each phase of building a baseline or a plan with taps.", kPhase, kPhases,
      kCompileBounds},
+    {Metric::kSpansSent,
+     "athanor_trace_spans_sent_total",
+     kCounter,
+     kOfServer,
+     "",
+     "Spans that the collector of --otlp_endpoint has taken.",
+     {},
+     {},
+     {}},
+    {Metric::kSpansDropped,
+     "athanor_trace_spans_dropped_total",
+     kCounter,
+     kOfServer,
+     "",
+     "Spans that were not sent: too many waited, their request had too many, the collector refused "
+     "them, or it was not reached.",
+     kReason,
+     kSpanDrops,
+     {}},
     {Metric::kCandidates,
      "athanor_search_candidates_total",
      kCounter,

@@ -46,6 +46,8 @@ enum class Metric : uint8_t {
   kUploads,
   kCompileJobs,
   kCompileSeconds,
+  kSpansSent,
+  kSpansDropped,
   // Metrics that are not counted here but collected when read.
   kCandidates,
   kKernelsCompiled,
@@ -131,6 +133,7 @@ enum class Refusal : uint8_t {
   kConnections
 };
 enum class FinishedReason : uint8_t { kStop, kLength, kAbort, kError };
+enum class SpanDrop : uint8_t { kQueue, kRequest, kRefused, kUnsent };
 enum class CompilePhase : uint8_t { kLower, kKernels, kCheck, kLoad };
 
 }  // namespace athanor

@@ -114,6 +114,12 @@ ROOMS = {
     ],
     "server/memory": [],
     "server/metrics": [],
+    "server/tracing": [
+        "server/base",
+        "server/metrics",
+        "server/net",
+        "server/text/base",
+    ],
     "server/storage": [
         "server/base",
         "server/metrics",
@@ -125,6 +131,7 @@ ROOMS = {
     "server/batch": [
         "server/memory",
         "server/plans",
+        "server/tracing",
     ],
     # Sequences of tokens: which rows a step computes; how a token is chosen. A version of a language
     # model has an engine.
@@ -174,6 +181,7 @@ ROOMS = {
         "server/models",
         "server/plans",
         "server/search",
+        "server/tracing",
     ],
     "server/restore": [
         "server/base",
@@ -195,6 +203,7 @@ ROOMS = {
         "server/net",
         "server/restore",
         "server/storage",
+        "server/tracing",
     ],
     "server/http": [
         "server/access",
@@ -204,6 +213,7 @@ ROOMS = {
         "server/memory",
         "server/metrics",
         "server/net",
+        "server/tracing",
     ],
     "server/http/pages": [
         "server/access",
@@ -228,6 +238,7 @@ ROOMS = {
         "server/text",
         "server/text/base",
         "server/text/tokens",
+        "server/tracing",
     ],
     "server/openai": [
         "server/access",
@@ -259,6 +270,7 @@ ROOMS = {
         "server/base",
         "server/core",
         "server/memory",
+        "server/tracing",
     ],
     "server/rpc/cache": [
         "server/base",
