@@ -11,7 +11,7 @@ from athanor.dtypes import DTYPES, DType, array_bytes, dtype_of
 from athanor.errors import GraphError
 from athanor.expr import Expr, expr, product, provably_different
 from athanor.protos import graph_pb2
-from athanor.value import Attr, Axes, Shape, Value, type_text
+from athanor.value import Attr, Axes, Operand, Shape, Value, type_text
 
 
 def fail(op: str, nodes: Sequence[Value], message: str) -> GraphError:
@@ -224,6 +224,26 @@ def broadcast(op: str, *values: object) -> list[Value]:
     nodes = operands(op, *values)
     shape = broadcast_shape(op, nodes)
     return [expand_to(node, shape) for node in nodes]
+
+
+def unary(op: str, x: Value, kind: str = "floats", **attrs: Attr) -> Value:
+    """Adds a node with one operand, of a dtype of `kind`, that keeps its type."""
+    (x,) = operands(op, x)
+    check_kind(op, [x], kind)
+    return make(op, [x], x._dtype, x._shape, **attrs)
+
+
+def binary(op: str, a: Operand, b: Operand, kind: str, **attrs: Attr) -> Value:
+    """Adds a node with two operands, broadcast, of one dtype of `kind`, which it keeps."""
+    nodes = broadcast(op, a, b)
+    dtype = same_dtype(op, nodes)
+    check_kind(op, nodes, kind)
+    return make(op, nodes, dtype, nodes[0]._shape, **attrs)
+
+
+def is_float(x: Value) -> bool:
+    """Reports whether `x` holds numbers of f16, bf16, f32 or f64."""
+    return x._dtype.kind == "float"
 
 
 def size_value(x: Value, size: Expr, dtype: str) -> Value:

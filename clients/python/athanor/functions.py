@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from athanor import (
+    arithmetic,
     contractions,
     elementwise,
     indexing,
+    logic,
     loops,
     movement,
     networks,
@@ -18,8 +20,8 @@ from athanor import (
     windows,
 )
 
-MODULES = (elementwise, movement, indexing, reductions, contractions, networks, windows, resize,
-           loops)
+MODULES = (arithmetic, logic, elementwise, movement, indexing, reductions, contractions, networks,
+           windows, resize, loops)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function for module in MODULES for name, function in vars(module).items()
     if inspect.isfunction(function) and function.__module__ == module.__name__

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from athanor import bundle, elementwise
+from athanor import bundle
+from athanor.arithmetic import cast
 from athanor.arrays import host_array
 from athanor.core import (
     attr_int,
@@ -188,7 +189,7 @@ class Graph:
         if row.kind not in ("signed", "unsigned", "float"):
             raise GraphError(f"arange: dtype {row.name} must be an integer or a float")
         counted = self.iota([count], 0, "i64") * step
-        return elementwise.cast(counted + size_value(counted, first, "i64"), row)
+        return cast(counted + size_value(counted, first, "i64"), row)
 
     def iota(self, shape: Size | Sequence[Size], axis: int = 0,
              dtype: str | DType = "i64") -> Value:

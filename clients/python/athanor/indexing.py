@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from athanor.arithmetic import cast
 from athanor.core import (
     attr_int,
     check_axes,
@@ -25,8 +26,8 @@ from athanor.core import (
     scalar_like,
     size_value,
 )
-from athanor.elementwise import bitwise_and, cast, invert, less, where
 from athanor.expr import Expr, exact_div, expr, floor_div
+from athanor.logic import bitwise_and, invert, less, where
 from athanor.movement import flatten, iota_like, moveaxis, reshape
 from athanor.value import Attr, Axes, Operand, Value, shape_text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from athanor.arithmetic import add, multiply, subtract
 from athanor.contractions import matmul
 from athanor.core import (
     attr_int,
@@ -17,7 +18,7 @@ from athanor.core import (
     operands,
     same_dtype,
 )
-from athanor.elementwise import add, multiply, sigmoid, tanh
+from athanor.elementwise import sigmoid, tanh
 from athanor.expr import Expr
 from athanor.indexing import split
 from athanor.value import Attr, BodyGraph, Operand, Size, Value, shape_text, type_text
@@ -128,6 +129,128 @@ def _own(body: BodyGraph, node: object, nodes: Values) -> Value:
     return own
 
 
+def _recurrent(op: str, x: Value, weights: Sequence[Operand], gates: int,
+               states: Sequence[Operand] | None, count: int) -> tuple[Value, Value, Values]:
+    """Checks what a recurrent layer is given.
+
+    Returns
+    -------
+    (products, turned, first)
+        x times the first weight ``[T, N, gates H]``, the second weight transposed, and `count`
+        states ``[N, H]``, zeros if there are none.
+    """
+    nodes = operands(op, x, *weights)
+    x, to_gates, from_hidden = nodes
+    dtype = same_dtype(op, nodes)
+    check_kind(op, nodes, "floats")
+    rows = f"{gates} H" if gates > 1 else "H"
+    if [node.ndim for node in nodes] != [3, 2, 2]:
+        raise fail(op, nodes, f"shapes must be x [T, N, I], weight_ih [{rows}, I] and weight_hh "
+                   f"[{rows}, H]")
+    hidden = from_hidden._shape[1]
+    for node in nodes[1:]:
+        check_size(op, nodes, f"axis 0 of {node.name}, and {rows}", node._shape[0], hidden * gates)
+    shape = [x._shape[1], hidden]
+    zero = index_map(x.graph._constant(dtype, number_array(dtype, 0)), shape, [])
+    first = operands(op, x, *(states or [zero] * count))[1:]
+    for node in first:
+        if node.dtype != x.dtype or node.ndim != 2:
+            raise fail(op, [x, node], f"a state must be {x.dtype}{shape_text(shape)}")
+        check_size(op, [x, node], "axis 0 of the state, N", node._shape[0], shape[0])
+        check_size(op, [x, node], "axis 1 of the state, H", node._shape[1], shape[1])
+    return matmul(x, to_gates.T), from_hidden.T, first
+
+
+def _with(x: Value, bias: Operand | None) -> Value:
+    return x if bias is None else add(x, bias)
+
+
+def rnn(x: Value, weight_ih: Operand, weight_hh: Operand, bias_ih: Operand | None = None,
+        bias_hh: Operand | None = None, state: Operand | None = None, *, reverse: bool = False,
+        activation: Callable[[Value], Value] = tanh) -> tuple[Value, Value]:
+    """One layer of a plain recurrent network, in one direction; floats of one dtype.
+
+    Parameters
+    ----------
+    x : Value
+        ``[T, N, I]``.
+    weight_ih, weight_hh : Value or array
+        ``[H, I]`` and ``[H, H]``, as torch has them.
+    bias_ih, bias_hh : Value or array, optional
+        ``[H]``; both are added.
+    state : Value or array, optional
+        ``[N, H]``; zeros if absent.
+    reverse : bool
+        From the last of the T elements to the first.
+    activation : function of a Value
+        `tanh`, or `relu`.
+
+    Returns
+    -------
+    (output, h)
+        ``[T, N, H]``, and the last state ``[N, H]``.
+
+    Raises
+    ------
+    GraphError
+        If shapes or dtypes do not fit.
+    """
+    products, turned, first = _recurrent("rnn", x, [weight_ih, weight_hh], 1,
+                                         None if state is None else [state], 1)
+    products = _with(_with(products, bias_ih), bias_hh)
+
+    def step(states: tuple[Value, ...], slices: tuple[Value, ...]) -> tuple[Values, Values]:
+        h = activation(add(slices[0], matmul(states[0], turned)))
+        return [h], [h]
+
+    (h,), (output,) = scan(step, first, [products], reverse=reverse)
+    return output, h
+
+
+def gru(x: Value, weight_ih: Operand, weight_hh: Operand, bias_ih: Operand | None = None,
+        bias_hh: Operand | None = None, state: Operand | None = None, *, reverse: bool = False
+        ) -> tuple[Value, Value]:
+    """One layer of gated recurrent units, in one direction; floats of one dtype.
+
+    Parameters
+    ----------
+    x : Value
+        ``[T, N, I]``.
+    weight_ih, weight_hh : Value or array
+        ``[3 H, I]`` and ``[3 H, H]``: reset gate, update gate and new value, as torch has them.
+    bias_ih, bias_hh : Value or array, optional
+        ``[3 H]``; the reset gate also closes bias_hh of the new value, as in torch.
+    state : Value or array, optional
+        ``[N, H]``; zeros if absent.
+    reverse : bool
+        From the last of the T elements to the first.
+
+    Returns
+    -------
+    (output, h)
+        ``[T, N, H]``, and the last state ``[N, H]``.
+
+    Raises
+    ------
+    GraphError
+        If shapes or dtypes do not fit.
+    """
+    products, turned, first = _recurrent("gru", x, [weight_ih, weight_hh], 3,
+                                         None if state is None else [state], 1)
+
+    def step(states: tuple[Value, ...], slices: tuple[Value, ...]) -> tuple[Values, Values]:
+        h = states[0]
+        r, z, n = split(slices[0], 3, -1)
+        from_r, from_z, from_n = split(_with(matmul(h, turned), bias_hh), 3, -1)
+        z = sigmoid(add(z, from_z))
+        n = tanh(add(n, multiply(sigmoid(add(r, from_r)), from_n)))
+        h = add(n, multiply(z, subtract(h, n)))
+        return [h], [h]
+
+    (h,), (output,) = scan(step, first, [_with(products, bias_ih)], reverse=reverse)
+    return output, h
+
+
 def lstm(x: Value, weight_ih: Operand, weight_hh: Operand, bias_ih: Operand | None = None,
          bias_hh: Operand | None = None, state: tuple[Operand, Operand] | None = None, *,
          reverse: bool = False) -> tuple[Value, tuple[Value, Value]]:
@@ -156,28 +279,8 @@ def lstm(x: Value, weight_ih: Operand, weight_hh: Operand, bias_ih: Operand | No
     GraphError
         If shapes or dtypes do not fit.
     """
-    nodes = operands("lstm", x, weight_ih, weight_hh)
-    x, to_gates, from_hidden = nodes
-    dtype = same_dtype("lstm", nodes)
-    check_kind("lstm", nodes, "floats")
-    if [node.ndim for node in nodes] != [3, 2, 2]:
-        raise fail("lstm", nodes, "shapes must be x [T, N, I], weight_ih [4 H, I] and weight_hh "
-                   "[4 H, H]")
-    hidden = from_hidden._shape[1]
-    for node in nodes[1:]:
-        check_size("lstm", nodes, f"axis 0 of {node.name}, and 4 H", node._shape[0], hidden * 4)
-    gates = matmul(x, to_gates.T)
-    for bias in (bias_ih, bias_hh):
-        gates = gates if bias is None else add(gates, bias)
-    shape = [x._shape[1], hidden]
-    zero = index_map(x.graph._constant(dtype, number_array(dtype, 0)), shape, [])
-    first = operands("lstm", x, *(state or (zero, zero)))[1:]
-    for node in first:
-        if node.dtype != x.dtype or node.ndim != 2:
-            raise fail("lstm", [x, node], f"a state must be {x.dtype}{shape_text(shape)}")
-        check_size("lstm", [x, node], "axis 0 of the state, N", node._shape[0], shape[0])
-        check_size("lstm", [x, node], "axis 1 of the state, H", node._shape[1], shape[1])
-    turned = from_hidden.T
+    products, turned, first = _recurrent("lstm", x, [weight_ih, weight_hh], 4, state, 2)
+    gates = _with(_with(products, bias_ih), bias_hh)
 
     def step(states: tuple[Value, ...], slices: tuple[Value, ...]) -> tuple[Values, Values]:
         (h, c), (given,) = states, slices

@@ -27,8 +27,8 @@ from athanor.core import (
     size_value,
 )
 from athanor.dtypes import DType, dtype_of
-from athanor.elementwise import less, where
 from athanor.expr import Expr, exact_div, expr, floor_div, product, provably_different
+from athanor.logic import less, where
 from athanor.value import Attr, Axes, Shape, Size, Value, shape_text
 
 

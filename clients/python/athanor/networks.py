@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from athanor import reductions
+from athanor.arithmetic import cast, reciprocal, widened
 from athanor.core import (
     attr_int,
     check_axis,
@@ -21,9 +22,10 @@ from athanor.core import (
     scalar_like,
 )
 from athanor.dtypes import DType
-from athanor.elementwise import cast, equal, less, reciprocal, sqrt, where, widened
+from athanor.elementwise import sqrt
 from athanor.expr import Expr, exact_div, floor_div
 from athanor.indexing import gather
+from athanor.logic import equal, less, where
 from athanor.movement import iota_like, reshape, unsqueeze
 from athanor.value import Attr, Operand, Value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from athanor.arithmetic import absolute, add, cast, divide, maximum, negative, subtract, widened
 from athanor.core import (
     attr_int,
     attr_ints,
@@ -22,26 +23,10 @@ from athanor.core import (
     scalar_like,
     size_value,
 )
-from athanor.elementwise import (
-    absolute,
-    add,
-    bitwise_or,
-    cast,
-    divide,
-    exp,
-    invert,
-    isnan,
-    less,
-    log,
-    maximum,
-    negative,
-    sqrt,
-    subtract,
-    where,
-    widened,
-)
+from athanor.elementwise import exp, log, sqrt
 from athanor.expr import Expr
 from athanor.indexing import take_rows
+from athanor.logic import bitwise_or, invert, isnan, less, where
 from athanor.movement import flatten, iota_like, reshape
 from athanor.value import Attr, Axes, Value
 

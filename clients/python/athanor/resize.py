@@ -11,20 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from athanor.arithmetic import add, cast, divide, maximum, mod, multiply, subtract, widened
 from athanor.core import check_kind, expand_to, fail, index_map, operands, size_value
-from athanor.elementwise import (
-    add,
-    cast,
-    divide,
-    equal,
-    maximum,
-    mod,
-    multiply,
-    subtract,
-    where,
-    widened,
-)
 from athanor.expr import Expr, floor_div, maximum_of, minimum_of
+from athanor.logic import equal, where
 from athanor.movement import iota_like, reshape
 from athanor.value import Size, Value
 

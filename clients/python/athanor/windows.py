@@ -5,6 +5,7 @@ Each raises `athanor.GraphError` with its name, its operands and what would be r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from athanor.core import (
@@ -14,6 +15,7 @@ from athanor.core import (
     check_kind,
     check_size,
     fail,
+    index_map,
     make,
     operands,
     same_dtype,
@@ -112,6 +114,112 @@ def conv(x: Value, w: object, *, strides: Steps = 1, padding: Padding = 0, dilat
     window = _Window("Conv", nodes, nodes[1]._shape[2:], strides, padding, dilations)
     return make("Conv", nodes, dtype, [nodes[0]._shape[0], maps, *window.out], **window.attrs(),
                group=attr_int(groups))
+
+
+def _spread(x: Value, strides: Sequence[int]) -> Value:
+    """Returns the elements of `x` `strides` apart on each spatial axis, with zeros between."""
+    shape, at = list(x._shape[:2]), [Expr.axis(0), Expr.axis(1)]
+    for i, stride in enumerate(strides, start=2):
+        shape.append((x._shape[i] - 1) * stride + 1)
+        # Positions that are no multiple of the stride are taken from beyond the axis' end.
+        at.append(Expr.axis(i) // stride + x._shape[i] * (Expr.axis(i) % stride))
+    return index_map(x, shape, at, fill=0)
+
+
+def _phases(w: Value, groups: int, strides: Sequence[int], kernel: Sequence[int]) -> Value:
+    """Returns ``[C, M // groups, K1, ...]`` as ``[M * phases, C // groups, ...]``, turned round:
+    the kernel of each position between two elements that are `strides` apart."""
+    maps, inside = w._shape[1], floor_div(w._shape[0], Expr(groups))
+    phases = math.prod(strides)
+    flat, phase = Expr.axis(0), Expr.axis(0) % phases
+    at = [flat // (maps * phases) * inside + Expr.axis(1), flat // phases % maps]
+    for i, stride in enumerate(strides):
+        own = phase // math.prod(strides[i + 1:]) % stride
+        at.append(own + (kernel[i] - 1 - Expr.axis(i + 2)) * stride)
+    return index_map(w, [maps * groups * phases, inside, *kernel], at, fill=0)
+
+
+def _cuts(op: str, nodes: Sequence[Value], padding: int | Sequence[int | tuple[int, int]],
+          rank: int) -> list[tuple[int, int]]:
+    """Returns what is cut before and behind each spatial axis."""
+    listed = [padding] * rank if isinstance(padding, int) else list(padding)
+    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in listed]
+    if len(pairs) != rank or any(len(pair) != 2 or any(not isinstance(p, int) or p < 0
+                                                       for p in pair) for pair in pairs):
+        raise fail(op, nodes, f"padding={padding!r} must be an integer of 0 or more, or {rank} of "
+                   "them, one per spatial axis, or pairs (before, after)")
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def conv_transpose(x: Value, w: object, *, strides: Steps = 1,
+                   padding: int | Sequence[int | tuple[int, int]] = 0, output_padding: Steps = 0,
+                   dilations: Steps = 1, groups: int = 1) -> Value:
+    """The transposed convolution of `x` by `w`: each element adds a multiple of the kernel to the
+    result; floats and integers.
+
+    Parameters
+    ----------
+    x : Value
+        ``[N, C, D1, ...]`` with 1 to 6 spatial axes of any sizes.
+    w : Value
+        ``[C, M // groups, K1, ...]`` of constant sizes, as torch and ONNX have it; the result is
+        ``[N, M, O1, ...]`` with O = (D - 1) * stride + dilation * (K - 1) + 1 + output_padding,
+        less the padding.
+    strides, dilations : int or sequence of int
+        Steps between the places of two elements, and between those of two of the kernel's.
+    padding : int, or sequence of int or (before, after)
+        What is cut from the result's sides, per spatial axis.
+    output_padding : int or sequence of int
+        What the result is longer behind, per spatial axis.
+    groups : int
+        Groups of channels, each convolved on its own.
+
+    Raises
+    ------
+    GraphError
+        If channels do not fit the groups, or more is cut than there is.
+    """
+    op = "conv_transpose"
+    nodes = operands(op, x, w)
+    same_dtype(op, nodes)
+    check_kind(op, nodes, "numeric")
+    rank = _rank(op, nodes)
+    x, kernels = nodes
+    sizes = [size.constant for size in kernels._shape if size.constant is not None]
+    if kernels.ndim != x.ndim or len(sizes) != x.ndim:
+        raise fail(op, nodes, f"w must have {x.ndim} axes of constant sizes, [C, M // groups, "
+                   "...kernel]")
+    if not isinstance(groups, int) or groups < 1 or sizes[0] % groups:
+        raise fail(op, nodes, f"groups={groups!r} must divide the {sizes[0]} channels of w")
+    check_size(op, nodes, "channels of x and axis 0 of w", x._shape[1], kernels._shape[0])
+    steps, gaps = _steps(op, nodes, "strides", strides), _steps(op, nodes, "dilations", dilations)
+    added = [output_padding] * rank if isinstance(output_padding, int) else list(output_padding)
+    cut = _cuts(op, nodes, padding, rank)
+    if len(added) != rank or any(not isinstance(more, int) or more < 0 for more in added):
+        raise fail(op, nodes, f"output_padding={output_padding!r} must be an integer of 0 or more, "
+                   f"or {rank} of them, one per spatial axis")
+    out = [(x._shape[i + 2] - 1) * steps[i] + gaps[i] * (sizes[i + 2] - 1) + 1 + added[i]
+           - sum(cut[i]) for i in range(rank)]
+    for i, size in enumerate(out):
+        if size.constant is not None and size.constant < 0:
+            raise fail(op, nodes, f"padding={padding!r} cuts more than spatial axis {i} of the "
+                       "result has")
+    if max(steps) > 1 and max(gaps) > 1:
+        x, steps = _spread(x, steps), [1] * rank
+    # Positions of the result that lie between the same two elements take one kernel.
+    reach = [-(-sizes[i + 2] // steps[i]) for i in range(rank)]
+    pads: list[tuple[Size, Size]] = []
+    at = [Expr.axis(0), Expr.axis(1)]
+    for i, step in enumerate(steps):
+        skipped, lead = divmod(cut[i][0], step)
+        count, wide = floor_div(out[i] + (lead + step - 1), Expr(step)), (reach[i] - 1) * gaps[i]
+        pads.append((wide - skipped, count + skipped - x._shape[i + 2]))
+        place = Expr.axis(i + 2) + lead
+        at[1] = at[1] * step + place % step
+        at.append(place // step)
+    made = conv(x, _phases(kernels, groups, steps, reach), padding=pads, dilations=gaps,
+                groups=groups)
+    return index_map(made, [*made._shape[:1], kernels._shape[1] * groups, *out], at)
 
 
 def _pool(op: str, mode: str, kind: str, x: Value, kernel: Steps, strides: Steps | None,

@@ -72,6 +72,16 @@ def test_a_value_from_around_is_taken_in_once(g: athanor.Graph) -> None:
      ["lstm", "4 H", "8 and 12"]),
     (lambda g, x: athanor.lstm(x[None], np.ones((8, 3), np.float32), np.ones((8, 2), np.float32),
                                state=(g.zeros((5, 2)), g.zeros((5, 2)))), ["lstm", "N", "5 and t"]),
+    (lambda g, x: athanor.gru(x, np.ones((6, 3), np.float32), np.ones((6, 2), np.float32)),
+     ["gru", "weight_ih [3 H, I]"]),
+    (lambda g, x: athanor.gru(x[None], np.ones((8, 3), np.float32), np.ones((8, 2), np.float32)),
+     ["gru", "3 H", "8 and 6"]),
+    (lambda g, x: athanor.gru(x[None], np.ones((6, 3), np.float64), np.ones((6, 2), np.float64)),
+     ["gru", "f32 and f64"]),
+    (lambda g, x: athanor.rnn(x[None], np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)),
+     ["rnn", "H", "2 and 3"]),
+    (lambda g, x: athanor.rnn(x[None], np.ones((2, 3), np.float32), np.ones((2, 2), np.float32),
+                              state=g.zeros(2)), ["rnn", "a state must be f32[t, 2]"]),
 ])
 def test_what_does_not_fit_is_named(g: athanor.Graph, make: Callable, words: list[str]) -> None:
     x = g.input("x", ("t", 3), "f32")

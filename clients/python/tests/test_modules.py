@@ -38,6 +38,51 @@ def test_names_are_paths() -> None:
         for kind in ("ih", "hh")]
 
 
+class Ported(nn.Module):
+    """As a model for torch is written: super, ModuleList, a dict, forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(3, 3), nn.ReLU(inplace=True)])
+        self.blocks.append(nn.Dropout(0.1))
+        self.heads = {"left": nn.Linear(3, 2), "right": nn.Linear(3, 1, bias=False)}
+
+    def forward(self, x: athanor.Value, *, head: str) -> athanor.Value:
+        for block in self.blocks:
+            x = block(x)
+        return self.heads[head](x)
+
+
+def test_a_model_written_for_torch() -> None:
+    model = Ported().eval()
+    assert [name for name, _ in model.named_parameters()] == [
+        "blocks.0.weight", "blocks.0.bias", "heads.left.weight", "heads.left.bias",
+        "heads.right.weight"]
+    model.initialise()
+    assert len(model.blocks) == 3 and isinstance(model.blocks[1], nn.ReLU)
+    g = athanor.Graph("g")
+    assert model(g.input("x", (2, 3), "f32"), head="right").shape == (2, 1)
+    with pytest.raises(TypeError, match="head"):
+        model(g.zeros(3))
+
+
+def test_torch_names_are_the_same_layers() -> None:
+    assert nn.RMSNorm is nn.RmsNorm and nn.MultiheadAttention is nn.MultiHeadAttention
+    for name in ("BatchNorm", "InstanceNorm", "MaxPool", "AvgPool", "AdaptiveAvgPool", "Dropout"):
+        assert all(getattr(nn, f"{name}{axes}d") is getattr(nn, name) for axes in (1, 2, 3))
+    for axes in (1, 2, 3):
+        conv, back = getattr(nn, f"Conv{axes}d"), getattr(nn, f"ConvTranspose{axes}d")
+        assert conv(2, 4, 5).weight.shape == (4, 2, *[5] * axes)
+        assert back(2, 4, 5).weight.shape == (2, 4, *[5] * axes)
+
+
+def test_encoder_layers_are_copies() -> None:
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8), 3)
+    encoder.initialise()
+    weights = [encoder.state_dict()[f"layers.{i}.linear1.weight"] for i in range(3)]
+    assert (weights[0] != weights[1]).any() and weights[1].shape == (8, 4)
+
+
 def test_what_is_printed_is_short() -> None:
     tower = Tower()
     tower.initialise()
@@ -149,7 +194,31 @@ def test_a_weight_is_one_parameter_of_a_graph() -> None:
     (lambda g, x: ready(nn.Embedding(5, 2))(x), ["Gather", "f32", '.cast("i64")']),
     (lambda g, x: ready(nn.Conv(3, 4, 3))(x), ["Conv", "[N, C]"]),
     (lambda g, x: nn.Conv(3, 4, 3, groups=2), ["groups=2 must divide 3 and 4"]),
-    (lambda g, x: nn.Conv(3, 3, 3, padding="valid"), ['padding=\'valid\'', '"same"']),
+    (lambda g, x: nn.Conv(3, 3, 3, padding="full"), ['padding=\'full\'', '"same" or "valid"']),
+    (lambda g, x: nn.Conv1d(3, 3, 3, padding="same", stride=2), ["Conv1d", "needs stride=1"]),
+    (lambda g, x: nn.ConvTranspose2d(3, 4, 3, groups=3),
+     ["ConvTranspose2d", "groups=3 must divide 3 and 4"]),
+    (lambda g, x: ready(nn.ConvTranspose1d(3, 4, 3))(x), ["conv_transpose", "[N, C]"]),
+    (lambda g, x: nn.AdaptiveAvgPool2d(2)(g.zeros((1, 2, 4, 5))), ["AdaptiveAvgPool", "axis 3"]),
+    (lambda g, x: nn.AdaptiveMaxPool1d(0)(g.zeros((1, 2, 4))), ["output_size=0"]),
+    (lambda g, x: nn.PixelShuffle(2)(g.zeros((1, 6, 2, 2))), ["PixelShuffle", "multiple of 4"]),
+    (lambda g, x: nn.PixelShuffle(0), ["upscale_factor=0"]),
+    (lambda g, x: nn.Flatten(2)(x), ["Flatten", "axis 2"]),
+    (lambda g, x: nn.Flatten(1, 0)(x), ["start_dim=1 is behind end_dim=0"]),
+    (lambda g, x: nn.EmbeddingBag(5, 2, "min"), ["EmbeddingBag", "mode='min'"]),
+    (lambda g, x: ready(nn.EmbeddingBag(5, 2))(g.zeros(3, "i64")), ["[B, L] without offsets"]),
+    (lambda g, x: nn.InstanceNorm1d(3)(x), ["InstanceNorm", "spatial"]),
+    (lambda g, x: nn.InstanceNorm2d(3)(g.zeros((1, 4, 2, 2))), ["InstanceNorm", "4 and 3"]),
+    (lambda g, x: nn.Sigmoid()(x.cast("i32")), ["Sigmoid", "i32", '.cast("f32")']),
+    (lambda g, x: nn.ELU()(x.cast("i32")), ["ELU", "i32"]),
+    (lambda g, x: ready(nn.PReLU(4))(x), ["PReLU", "3 and 4"]),
+    (lambda g, x: nn.ModuleList()(x), ["ModuleList has neither __call__ nor forward"]),
+    (lambda g, x: nn.RNN(3, 2, nonlinearity="gelu"), ["RNN", "nonlinearity='gelu'"]),
+    (lambda g, x: nn.GRU(3, 2, 0), ["GRU", "num_layers=0"]),
+    (lambda g, x: ready(nn.GRU(3, 2))(g.zeros((4, 1, 3)), g.zeros((2, 1, 2))),
+     ["GRU", "[1, N, H]"]),
+    (lambda g, x: nn.TransformerEncoderLayer(4, 2, activation="tanh"), ["activation='tanh'"]),
+    (lambda g, x: nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 4), 0), ["num_layers=0"]),
     (lambda g, x: nn.Conv(3, 3, 3, padding="same", stride=2), ["needs stride=1"]),
     (lambda g, x: nn.LayerNorm(()), ["LayerNorm", "normalized_shape"]),
     (lambda g, x: nn.MLP([3]), ["MLP", "at least 2"]),

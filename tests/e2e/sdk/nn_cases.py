@@ -109,6 +109,75 @@ CASES = {
     "attention_float_mask": Case(
         attention(), "nn.MultiheadAttention(8, 2)", {**QKV, "attn_mask": ((6, T, 6), "f32")},
         **ATTENTION),
+    "embedding_bag": Case(lambda: nn.EmbeddingBag(11, 4), "nn.EmbeddingBag(11, 4)",
+                          {"ids": ((B, 5), "ids11")}),
+    "embedding_bag_offsets": Case(
+        lambda: nn.EmbeddingBag(11, 4, mode="max"), "nn.EmbeddingBag(11, 4, mode='max')",
+        {"ids": ((B,), "ids11"), "offsets": ((1,), "ids1")}),
+    "flatten": Case(lambda: nn.Flatten(1, 2), "nn.Flatten(1, 2)", IMAGE),
+    "dropout": Case(lambda: nn.Sequential(nn.Dropout(0.5), nn.Identity(), nn.Dropout2d(0.1)),
+                    "nn.Sequential(nn.Dropout(0.5), nn.Identity(), nn.Dropout2d(0.1))", IMAGE),
+    "instance_norm": Case(lambda: nn.InstanceNorm2d(4, affine=True),
+                          "nn.InstanceNorm2d(4, affine=True)", IMAGE),
+    "instance_norm_bare": Case(lambda: nn.InstanceNorm1d(4, 1e-3), "nn.InstanceNorm1d(4, 1e-3)",
+                               {"x": ((B, 4, 9), "f32")}),
+    "conv_transpose": Case(lambda: nn.ConvTranspose2d(4, 6, 3), "nn.ConvTranspose2d(4, 6, 3)",
+                           IMAGE),
+    "conv_transpose_steps": Case(
+        lambda: nn.ConvTranspose2d(4, 6, (3, 2), (2, 3), (1, 0), (1, 2), 2, False),
+        "nn.ConvTranspose2d(4, 6, (3, 2), (2, 3), (1, 0), (1, 2), 2, False)", IMAGE),
+    "conv_transpose_dilated": Case(
+        lambda: nn.ConvTranspose2d(4, 2, 3, 2, padding=2, output_padding=1, dilation=(2, 1)),
+        "nn.ConvTranspose2d(4, 2, 3, 2, padding=2, output_padding=1, dilation=(2, 1))", IMAGE),
+    "conv_transpose_1d": Case(
+        lambda: nn.ConvTranspose1d(4, 3, 4, stride=2, padding=1),
+        "nn.ConvTranspose1d(4, 3, 4, stride=2, padding=1)", {"x": ((B, 4, 9), "f32")}),
+    "conv_transpose_3d": Case(
+        lambda: nn.ConvTranspose3d(2, 3, 2, stride=(1, 2, 2)),
+        "nn.ConvTranspose3d(2, 3, 2, stride=(1, 2, 2))", {"x": ((B, 2, 3, 4, 4), "f32")}),
+    "conv1d": Case(lambda: nn.Conv1d(4, 3, 3, padding="valid"),
+                   "nn.Conv1d(4, 3, 3, padding='valid')", {"x": ((B, 4, 9), "f32")}),
+    "conv3d": Case(lambda: nn.Conv3d(2, 3, 2, padding="same"), "nn.Conv3d(2, 3, 2, padding='same')",
+                   {"x": ((B, 2, 3, 4, 4), "f32")}),
+    "max_pool": Case(lambda: nn.MaxPool2d(3, 2, padding=1), "nn.MaxPool2d(3, 2, padding=1)", IMAGE),
+    "avg_pool": Case(lambda: nn.AvgPool2d((3, 2), padding=1), "nn.AvgPool2d((3, 2), padding=1)",
+                     IMAGE),
+    "avg_pool_inside": Case(
+        lambda: nn.AvgPool1d(3, 1, 1, count_include_pad=False),
+        "nn.AvgPool1d(3, 1, 1, count_include_pad=False)", {"x": ((B, 4, 9), "f32")}),
+    "adaptive_avg_pool": Case(lambda: nn.AdaptiveAvgPool2d(1), "nn.AdaptiveAvgPool2d(1)", IMAGE),
+    "adaptive_max_pool": Case(lambda: nn.AdaptiveMaxPool2d((2, 3)),
+                              "nn.AdaptiveMaxPool2d((2, 3))", {"x": ((B, 4, 8, 9), "f32")}),
+    "upsample": Case(lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
+                     "nn.Upsample(scale_factor=2, mode='bilinear')", IMAGE),
+    "pixel_shuffle": Case(lambda: nn.PixelShuffle(2), "nn.PixelShuffle(2)", IMAGE),
+    **{name.lower(): Case(eval(f"lambda: nn.{name}", {"nn": nn}), f"nn.{name}", X) for name in (
+        "ReLU()", "ReLU6()", "Hardtanh(-0.5, 0.7)", "LeakyReLU(0.2)", "ELU(1.3)", "GELU()",
+        "GELU(approximate='tanh')", "SiLU()", "Mish()", "Sigmoid()", "Tanh()", "Softplus(2.0, 1.5)",
+        "Hardsigmoid()", "Hardswish()", "Softmax(dim=0)", "LogSoftmax(dim=-1)", "PReLU()",
+        "PReLU(6)")},
+    "transformer": Case(
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(
+            8, 2, 16, activation="gelu", batch_first=True), 2, nn.LayerNorm(8)),
+        "nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, activation='gelu', "
+        "batch_first=True), 2, nn.LayerNorm(8), enable_nested_tensor=False)",
+        {"x": ((B, 5, 8), "f32"), "src_key_padding_mask": ((B, 5), "bool")}),
+    "transformer_norm_first": Case(
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, norm_first=True, bias=False),
+        "nn.TransformerEncoderLayer(8, 2, 16, norm_first=True, bias=False)",
+        {"x": ((5, B, 8), "f32"), "src_mask": ((5, 5), "bool")}),
+    "gru": Case(lambda: nn.GRU(6, 4), "nn.GRU(6, 4)", {"x": ((T, 3, 6), "f32")}),
+    "gru_deep": Case(
+        lambda: nn.GRU(6, 4, 2, True, True, 0.1, True), "nn.GRU(6, 4, 2, True, True, 0.1, True)",
+        {"x": ((B, 5, 6), "f32")}),
+    "gru_state": Case(lambda: nn.GRU(6, 4, 2, bias=False), "nn.GRU(6, 4, 2, bias=False)",
+                      {"x": ((T, 3, 6), "f32"), "h": ((2, 3, 4), "f32")}),
+    "gru_alone": Case(lambda: nn.GRU(6, 4), "nn.GRU(6, 4)",
+                      {"x": ((T, 6), "f32"), "h": ((1, 4), "f32")}),
+    "rnn": Case(lambda: nn.RNN(6, 4, bidirectional=True), "nn.RNN(6, 4, bidirectional=True)",
+                {"x": ((T, 3, 6), "f32")}),
+    "rnn_relu": Case(lambda: nn.RNN(6, 4, nonlinearity="relu"),
+                     "nn.RNN(6, 4, nonlinearity='relu')", {"x": ((T, 3, 6), "f32")}),
     "lstm": Case(lambda: nn.LSTM(6, 4), "nn.LSTM(6, 4)", {"x": ((T, 3, 6), "f32")}),
     "lstm_deep": Case(
         lambda: nn.LSTM(6, 4, num_layers=2, bidirectional=True, batch_first=True),
@@ -126,15 +195,16 @@ CASES = {
 def called(case: Case, module: Any, values: dict[str, Any],
            options: dict[str, Any]) -> list[Any]:
     """Calls a module of either package with values by argument; returns its results, flat."""
-    positional = [name for name in values if name in ("x", "ids", "query", "key", "value")]
+    positional = [name for name in values if name in ("x", "ids", "query", "key", "value",
+                                                      "offsets")]
     arguments = [values[name] for name in positional]
     if "h" in values:
-        arguments.append((values["h"], values["c"]))
+        arguments.append((values["h"], values["c"]) if "c" in values else values["h"])
     others = {name: value for name, value in values.items()
               if name not in (*positional, "h", "c")}
     result = module(*arguments, **others, **case.options, **options)
     if "MultiheadAttention" in case.theirs and isinstance(result, tuple):
         return [result[0]]  # torch also gives weights, which are None
     if isinstance(result, tuple):
-        return [result[0], *result[1]]
+        return [result[0], *(result[1] if isinstance(result[1], tuple) else result[1:])]
     return [result]

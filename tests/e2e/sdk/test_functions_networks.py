@@ -296,6 +296,64 @@ def test_lstm(run: Callable, reverse: bool, dtype: str) -> None:
                                        err_msg=f"{label} {name}")
 
 
+@covers("gru", "rnn")
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_gru_and_rnn(run: Callable, reverse: bool, dtype: str) -> None:
+    """Against the equations; with biases and a first state, and without; no step at all."""
+    random, kind = np.random.default_rng(7), array_type(dtype)
+
+    def normal(*shape: int) -> np.ndarray:
+        return (random.standard_normal(shape) * 0.5).astype(kind)
+
+    n, i, h = 2, 3, 4
+    weights = {f"{name}_{gates}": normal(*shape) for gates in (1, 3) for name, shape in (
+        ("w_ih", (gates * h, i)), ("w_hh", (gates * h, h)), ("b_ih", (gates * h,)),
+        ("b_hh", (gates * h,)))}
+    g = athanor.Graph("gru", dims={"t": (0, 16), "n": (1, 8)})
+    value, state = g.input("x", ("t", "n", i), dtype), g.input("h0", ("n", h), dtype)
+    p = {name: g.parameter(name, array) for name, array in weights.items()}
+    given = {gates: [p[f"{name}_{gates}"] for name in ("w_ih", "w_hh", "b_ih", "b_hh")]
+             for gates in (1, 3)}
+    for label, (out, last) in {
+            "gru": athanor.gru(value, *given[3], state, reverse=reverse),
+            "gru bare": athanor.gru(value, *given[3][:2], reverse=reverse),
+            "rnn": athanor.rnn(value, *given[1], state, reverse=reverse),
+            "rnn bare": athanor.rnn(value, *given[1][:2], reverse=reverse,
+                                    activation=athanor.relu)}.items():
+        g.output(f"{label} out", out)
+        g.output(f"{label} h", last)
+
+    def sigmoid(v: np.ndarray) -> np.ndarray:
+        return 1 / (1 + np.exp(-v))
+
+    def stepped(label: str, x: np.ndarray, hs: np.ndarray) -> np.ndarray:
+        gates, bare = 3 if label.startswith("gru") else 1, label.endswith("bare")
+        w_ih, w_hh, b_ih, b_hh = (weights[f"{name}_{gates}"].astype(np.float64)
+                                  for name in ("w_ih", "w_hh", "b_ih", "b_hh"))
+        inputs, states = (x @ w_ih.T, hs @ w_hh.T) if bare else (
+            x @ w_ih.T + b_ih, hs @ w_hh.T + b_hh)
+        if gates == 1:
+            return np.maximum(inputs + states, 0) if bare else np.tanh(inputs + states)
+        r, z, new = np.split(inputs, 3, -1)
+        hr, hz, hn = np.split(states, 3, -1)
+        z = sigmoid(z + hz)
+        return (1 - z) * np.tanh(new + sigmoid(r + hr) * hn) + z * hs
+
+    h0 = normal(n, h)
+    for t in (6, 0):
+        x = normal(t, n, i)
+        results = run(g, {"x": x, "h0": h0})
+        for label in ("gru", "gru bare", "rnn", "rnn bare"):
+            hs = np.zeros((n, h)) if label.endswith("bare") else h0.astype(np.float64)
+            out = np.zeros((t, n, h))
+            for step in range(t)[::-1 if reverse else 1]:
+                hs = out[step] = stepped(label, x[step].astype(np.float64), hs)
+            for name, want in (("out", out), ("h", hs)):
+                np.testing.assert_allclose(results[f"{label} {name}"], want, rtol=1e-5, atol=1e-6,
+                                           err_msg=f"{label} {name}")
+
+
 def test_interpolate_to_sizes_over_dims(run: Callable) -> None:
     """The result's sizes are expressions, of the same dims and of others."""
     g = athanor.Graph("resize-dims", dims={"h": (0, 8), "w": (0, 8), "o": (0, 20)})

@@ -13,22 +13,111 @@ be those of the values that layers are called with. Calls raise `athanor.GraphEr
 op, its operands and what would be right.
 """
 
-from athanor.nn.attention import MultiHeadAttention
-from athanor.nn.layers import (
+from athanor.nn.activations import (
+    ELU,
+    GELU,
+    Hardsigmoid,
+    Hardswish,
+    Hardtanh,
+    LeakyReLU,
+    LogSoftmax,
+    Mish,
+    PReLU,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from athanor.nn.attention import (
+    MultiHeadAttention,
+    MultiheadAttention,
+)
+from athanor.nn.containers import (
     MLP,
-    BatchNorm,
-    Conv,
-    Embedding,
-    GroupNorm,
-    LayerNorm,
-    Linear,
-    RmsNorm,
+    ModuleList,
     Sequential,
 )
-from athanor.nn.module import Module, Parameter
-from athanor.nn.recurrent import LSTM
+from athanor.nn.layers import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    Embedding,
+    EmbeddingBag,
+    Flatten,
+    Identity,
+    Linear,
+)
+from athanor.nn.module import (
+    Module,
+    Parameter,
+)
+from athanor.nn.norms import (
+    BatchNorm,
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    RMSNorm,
+    RmsNorm,
+)
+from athanor.nn.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+)
+from athanor.nn.transformer import (
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
+from athanor.nn.windows import (
+    AdaptiveAvgPool,
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    Conv,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    MaxPool,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    PixelShuffle,
+    Upsample,
+)
 
 __all__ = [
-    "LSTM", "MLP", "BatchNorm", "Conv", "Embedding", "GroupNorm", "LayerNorm", "Linear", "Module",
-    "MultiHeadAttention", "Parameter", "RmsNorm", "Sequential",
+    "AdaptiveAvgPool", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d",
+    "AlphaDropout", "AvgPool", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm", "BatchNorm1d",
+    "BatchNorm2d", "BatchNorm3d", "Conv", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
+    "ConvTranspose2d", "ConvTranspose3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU",
+    "Embedding", "EmbeddingBag", "Flatten", "GELU", "GRU", "GroupNorm", "Hardsigmoid", "Hardswish",
+    "Hardtanh", "Identity", "InstanceNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
+    "LSTM", "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MLP", "MaxPool", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d", "Mish", "Module", "ModuleList", "MultiHeadAttention",
+    "MultiheadAttention", "PReLU", "Parameter", "PixelShuffle", "RMSNorm", "RNN", "ReLU", "ReLU6",
+    "RmsNorm", "Sequential", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "TransformerEncoder",
+    "TransformerEncoderLayer", "Upsample",
 ]

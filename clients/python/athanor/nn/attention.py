@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from athanor.core import check_size, fail, scalar_like
-from athanor.elementwise import bitwise_and, invert, where
 from athanor.errors import InvalidArgument
+from athanor.logic import bitwise_and, invert, where
 from athanor.movement import expand, permute, reshape, unsqueeze
 from athanor.networks import attention
 from athanor.nn.layers import Linear, linear
@@ -22,6 +22,8 @@ class MultiHeadAttention(Module):
     embed_dim, num_heads : int
         The heads divide the features. ``in_proj_weight`` is ``[3 E, E]``, ``in_proj_bias``
         ``[3 E]``, ``out_proj.weight`` ``[E, E]``, ``out_proj.bias`` ``[E]``.
+    dropout : float
+        As torch takes it; it is for training alone.
     bias : bool
         Whether there are biases.
     kdim, vdim : int, optional
@@ -31,7 +33,7 @@ class MultiHeadAttention(Module):
         Whether the axes are ``[N, L, E]``; by default ``[L, N, E]``, as in torch.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, *,
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, *,
                  kdim: int | None = None, vdim: int | None = None,
                  batch_first: bool = False) -> None:
         if num_heads < 1 or embed_dim % num_heads:
@@ -141,3 +143,6 @@ class MultiHeadAttention(Module):
         if mask.dtype == "bool":
             return bitwise_and(shown, mask)
         return where(shown, mask, scalar_like(mask, -math.inf, ()))
+
+
+MultiheadAttention = MultiHeadAttention  # torch's name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -70,9 +70,10 @@ def uniform(shape: Sequence[int], fan_in: int) -> Parameter:
 class Module:
     """Base of layers: holds weights, and modules with weights, in its attributes.
 
-    A module is a function of values: subclasses define ``__call__``. Names of weights are the paths
-    of attributes, as in torch: ``"encoder.0.weight"``. An attribute may be a list of modules, which
-    have numbers, as in torch.nn.ModuleList.
+    A module is a function of values: subclasses define ``__call__``, or ``forward`` as in torch.
+    Names of weights are the paths of attributes, as in torch: ``"encoder.0.weight"``. An attribute
+    may be a list of modules, which have numbers as in torch.nn.ModuleList, or a dict of modules,
+    which have names.
 
     Examples
     --------
@@ -96,10 +97,30 @@ class Module:
         count = sum(math.prod(weight.shape) for weight in weights.values())
         return f"<{type(self).__name__}: {len(weights)} weights, {count} elements>"
 
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Calls ``forward``, if the class has that instead of ``__call__``.
+
+        Raises
+        ------
+        GraphError
+            If it has neither.
+        """
+        forward = getattr(self, "forward", None)
+        if forward is None:
+            raise GraphError(f"{type(self).__name__} has neither __call__ nor forward; a module "
+                             "that is called must define one")
+        return forward(*args, **options)
+
+    def eval(self) -> Self:
+        """Returns itself: all layers compute as torch's do after ``eval()``."""
+        return self
+
     def _attributes(self) -> Iterator[tuple[str, object]]:
         for name, value in vars(self).items():
             if isinstance(value, list | tuple):
                 yield from ((f"{name}.{i}", one) for i, one in enumerate(value))
+            elif isinstance(value, dict):
+                yield from ((f"{name}.{key}", one) for key, one in value.items())
             else:
                 yield name, value
 
