@@ -8,9 +8,13 @@
 #include "absl/strings/strip.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
-#include "server/calls/model_metadata.h"
-#include "server/rest/describe.h"
+#include "server/describe/model_config.h"
+#include "server/describe/model_metadata.h"
+#include "server/describe/model_statistics.h"
+#include "server/describe/repository_index.h"
+#include "server/describe/server_metadata.h"
 #include "server/rest/infer.h"
+#include "server/rest/message_json.h"
 #include "server/rest/rest_error.h"
 
 namespace athanor {
@@ -23,13 +27,20 @@ constexpr char kVersions[] = "/versions/";
 // Most bytes of a body that says little.
 constexpr int64_t kSmallBody = 4 << 10;
 
-void AnswerJson(HttpExchange& exchange, const absl::StatusOr<Json>& json) {
-  if (!json.ok()) {
-    AnswerRestError(exchange, json.status());
+void AnswerJson(HttpExchange& exchange, const Json& json) {
+  exchange.Answer(200, "application/json",
+                  json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+// Answers with the message that `fill` fills.
+template <typename Message, typename Fill>
+void AnswerMessage(HttpExchange& exchange, Fill fill) {
+  Message message;
+  if (const absl::Status filled = fill(&message); !filled.ok()) {
+    AnswerRestError(exchange, filled);
     return;
   }
-  exchange.Answer(200, "application/json",
-                  json->dump(-1, ' ', false, Json::error_handler_t::replace));
+  AnswerJson(exchange, MessageJson(message));
 }
 
 // Answers a check of health: its clients read the status alone.
@@ -56,12 +67,15 @@ bool MayUse(HttpExchange& exchange, const RestModel& model) {
   return may.ok();
 }
 
+void AnswerStatistics(ServerCore& core, HttpExchange& exchange, const RestModel& model) {
+  AnswerMessage<inference::ModelStatisticsResponse>(exchange, [&](auto* message) {
+    return FillStatistics(core, model.name, model.version, exchange.caller(), message);
+  });
+}
+
 void GetModel(ServerCore& core, HttpExchange& exchange) {
   absl::string_view rest = absl::StripPrefix(exchange.request().path, kModels);
-  if (rest == "stats") {
-    AnswerJson(exchange, StatisticsOf(core, "", "", exchange.caller()));
-    return;
-  }
+  if (rest == "stats") return AnswerStatistics(core, exchange, {});
   std::string what;
   for (const char* each : {"/stats", "/ready", "/config", "/trace/setting"}) {
     if (what.empty() && absl::ConsumeSuffix(&rest, each)) what = each;
@@ -69,16 +83,19 @@ void GetModel(ServerCore& core, HttpExchange& exchange) {
   const RestModel model = ModelOf(rest);
   if (!MayUse(exchange, model)) return;
   if (what == "/stats") {
-    AnswerJson(exchange, StatisticsOf(core, model.name, model.version, exchange.caller()));
+    AnswerStatistics(core, exchange, model);
   } else if (what == "/ready") {
-    const auto ready = IsModelReady(core, model.name, model.version);
-    AnswerHealth(exchange, ready.ok() && *ready ? 200 : 400);
+    AnswerHealth(exchange, IsModelReady(core, model.name, model.version) ? 200 : 400);
   } else if (what == "/config") {
-    AnswerJson(exchange, ConfigOf(core, model.name, model.version));
+    AnswerMessage<inference::ModelConfig>(exchange, [&](auto* message) {
+      return FillModelConfig(core, model.name, model.version, message);
+    });
   } else if (what == "/trace/setting") {
-    AnswerJson(exchange, Unimplemented("traces are not supported"));
+    AnswerRestError(exchange, Unimplemented("traces are not supported"));
   } else {
-    AnswerJson(exchange, DescribeModel(core, model.name, model.version));
+    AnswerMessage<inference::ModelMetadataResponse>(exchange, [&](auto* message) {
+      return FillMetadata(core, model.name, model.version, message);
+    });
   }
 }
 
@@ -103,7 +120,7 @@ void PostModel(ServerCore& core, Exchange exchange) {
   }
 }
 
-absl::StatusOr<Json> Index(ServerCore& core, const HttpExchange& exchange) {
+absl::StatusOr<Json> IndexOf(ServerCore& core, const HttpExchange& exchange) {
   const std::string& body = exchange.request().body;
   bool ready = false;
   if (!body.empty()) {
@@ -117,7 +134,21 @@ absl::StatusOr<Json> Index(ServerCore& core, const HttpExchange& exchange) {
       ready = value.get<bool>();
     }
   }
-  return IndexOf(core, ready, exchange.caller());
+  inference::RepositoryIndexResponse index;
+  FillRepositoryIndex(core, ready, exchange.caller(), &index);
+  return MessageJson(index)["models"];
+}
+
+void AnswerIndex(ServerCore& core, HttpExchange& exchange) {
+  const absl::StatusOr<Json> index = IndexOf(core, exchange);
+  if (index.ok()) return AnswerJson(exchange, *index);
+  AnswerRestError(exchange, index.status());
+}
+
+void AnswerServer(ServerCore& core, HttpExchange& exchange) {
+  inference::ServerMetadataResponse metadata;
+  FillServerMetadata(core, &metadata);
+  AnswerJson(exchange, MessageJson(metadata));
 }
 
 // Makes a handler that refuses what Triton has and this server has not.
@@ -144,13 +175,13 @@ std::vector<Route> RestRoutes(ServerCore* core) {
       {"GET", "/healthz", Role::kNone, 0, ready(503)},
       {"GET", "/v2/health/live", Role::kNone, 0, live},
       {"GET", "/v2/health/ready", Role::kNone, 0, ready(400)},
-      {"GET", "/v2", Role::kNone, 0, [](Exchange e) { AnswerJson(*e, DescribeServer()); }},
+      {"GET", "/v2", Role::kNone, 0, [core](Exchange e) { AnswerServer(*core, *e); }},
       {"GET", absl::StrCat(kModels, "*"), Role::kInfer, 0,
        [core](Exchange e) { GetModel(*core, *e); }},
       {"POST", absl::StrCat(kModels, "*"), Role::kInfer, most,
        [core](Exchange e) { PostModel(*core, std::move(e)); }},
       {"POST", "/v2/repository/index", Role::kInfer, kSmallBody,
-       [core](Exchange e) { AnswerJson(*e, Index(*core, *e)); }},
+       [core](Exchange e) { AnswerIndex(*core, *e); }},
       Refused("POST", "/v2/repository/models/*", Role::kUpload, load),
       Refused("GET", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
       Refused("POST", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),

@@ -240,6 +240,15 @@ ROOMS = {
         "server/text/tokens",
         "server/tracing",
     ],
+    # Tells clients of any protocol what the server and its models are.
+    "server/describe": [
+        "server/access",
+        "server/base",
+        "server/core",
+        "server/metrics",
+        "server/models",
+        "server/plans",
+    ],
     "server/openai": [
         "server/access",
         "server/base",
@@ -260,10 +269,9 @@ ROOMS = {
         "server/base",
         "server/calls",
         "server/core",
+        "server/describe",
         "server/http",
         "server/memory",
-        "server/models",
-        "server/plans",
     ],
     "server/rpc": [
         "server/access",
@@ -299,9 +307,11 @@ ROOMS = {
         "server/text/tokens",
     ],
     "server/rpc/inference": [
+        "server/access",
         "server/base",
         "server/calls",
         "server/core",
+        "server/describe",
         "server/plans",
         "server/rpc",
     ],

@@ -1,4 +1,6 @@
-// The Open Inference Protocol v2 service. Each call has a file beside this one.
+// The Open Inference Protocol v2 service, with Triton's extensions. The calls of the protocol have
+// a file each beside this one; the extensions' are in model_stream_infer.cc, describe_models.cc,
+// model_repository.cc, system_shared_memory.cc and refused_calls.cc.
 #ifndef ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
 #define ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
 
@@ -10,14 +12,24 @@
 
 namespace athanor {
 
+using Protocol = inference::GRPCInferenceService;
+
 class InferenceService final
-    : public RawMethods<inference::GRPCInferenceService::Service,
-                        inference::GRPCInferenceService::WithRawCallbackMethod_ServerLive,
-                        inference::GRPCInferenceService::WithRawCallbackMethod_ServerReady,
-                        inference::GRPCInferenceService::WithRawCallbackMethod_ModelReady,
-                        inference::GRPCInferenceService::WithRawCallbackMethod_ServerMetadata,
-                        inference::GRPCInferenceService::WithRawCallbackMethod_ModelMetadata,
-                        inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer> {
+    : public RawMethods<
+          Protocol::Service, Protocol::WithRawCallbackMethod_ServerLive,
+          Protocol::WithRawCallbackMethod_ServerReady, Protocol::WithRawCallbackMethod_ModelReady,
+          Protocol::WithRawCallbackMethod_ServerMetadata,
+          Protocol::WithRawCallbackMethod_ModelMetadata, Protocol::WithRawCallbackMethod_ModelInfer,
+          Protocol::WithRawCallbackMethod_ModelConfig,
+          Protocol::WithRawCallbackMethod_ModelStatistics,
+          Protocol::WithRawCallbackMethod_RepositoryIndex,
+          Protocol::WithRawCallbackMethod_RepositoryModelLoad,
+          Protocol::WithRawCallbackMethod_RepositoryModelUnload,
+          Protocol::WithRawCallbackMethod_CudaSharedMemoryStatus,
+          Protocol::WithRawCallbackMethod_CudaSharedMemoryRegister,
+          Protocol::WithRawCallbackMethod_CudaSharedMemoryUnregister,
+          Protocol::WithRawCallbackMethod_TraceSetting,
+          Protocol::WithRawCallbackMethod_LogSettings> {
  public:
   explicit InferenceService(ServerCore* core) : core_(*core) {}
 
@@ -30,6 +42,18 @@ class InferenceService final
   Reactor* ServerMetadata(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* ModelMetadata(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* ModelInfer(Context* context, const Bytes* request, Bytes* reply) override;
+
+  Reactor* ModelConfig(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* ModelStatistics(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* RepositoryIndex(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* RepositoryModelLoad(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* RepositoryModelUnload(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* CudaSharedMemoryStatus(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* CudaSharedMemoryRegister(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* CudaSharedMemoryUnregister(Context* context, const Bytes* request,
+                                      Bytes* reply) override;
+  Reactor* TraceSetting(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* LogSettings(Context* context, const Bytes* request, Bytes* reply) override;
 
  private:
   ServerCore& core_;

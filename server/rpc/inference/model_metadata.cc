@@ -1,4 +1,4 @@
-#include "server/calls/model_metadata.h"
+#include "server/describe/model_metadata.h"
 
 #include "server/rpc/call.h"
 #include "server/rpc/inference/inference_service.h"

@@ -1,5 +1,4 @@
-#include "deploy/bazel/libs/status_macros.h"
-#include "server/calls/model_metadata.h"
+#include "server/describe/model_metadata.h"
 #include "server/rpc/call.h"
 #include "server/rpc/inference/inference_service.h"
 
@@ -10,8 +9,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelReady(Context* context, const B
   return AnswerUnary<inference::ModelReadyRequest, inference::ModelReadyResponse>(
       core_, {.name = "ModelReady", .while_draining = true}, context, request, reply,
       [this](const inference::ModelReadyRequest& asked, inference::ModelReadyResponse* answer) {
-        ASSIGN_OR_RETURN(const bool ready, IsModelReady(core_, asked.name(), asked.version()));
-        answer->set_ready(ready);
+        answer->set_ready(IsModelReady(core_, asked.name(), asked.version()));
         return absl::OkStatus();
       });
 }

@@ -1,4 +1,5 @@
-#include "deploy/bazel/libs/version.h"
+#include "server/describe/server_metadata.h"
+
 #include "server/rpc/call.h"
 #include "server/rpc/inference/inference_service.h"
 
@@ -8,9 +9,8 @@ grpc::ServerUnaryReactor* InferenceService::ServerMetadata(Context* context, con
                                                            Bytes* reply) {
   return AnswerUnary<inference::ServerMetadataRequest, inference::ServerMetadataResponse>(
       core_, {.name = "ServerMetadata"}, context, request, reply,
-      [](const inference::ServerMetadataRequest&, inference::ServerMetadataResponse* answer) {
-        answer->set_name("athanor");
-        answer->set_version(kVersion);
+      [this](const inference::ServerMetadataRequest&, inference::ServerMetadataResponse* answer) {
+        FillServerMetadata(core_, answer);
         return absl::OkStatus();
       });
 }

@@ -2,8 +2,8 @@
 //
 //   inference::ModelMetadataResponse metadata;
 //   RETURN_IF_ERROR(FillMetadata(core, "digits", "", &metadata));
-#ifndef ATHANOR_SERVER_CALLS_MODEL_METADATA_H_
-#define ATHANOR_SERVER_CALLS_MODEL_METADATA_H_
+#ifndef ATHANOR_SERVER_DESCRIBE_MODEL_METADATA_H_
+#define ATHANOR_SERVER_DESCRIBE_MODEL_METADATA_H_
 
 #include <string>
 
@@ -18,10 +18,9 @@ namespace athanor {
 absl::Status FillMetadata(ServerCore& core, const std::string& name, const std::string& version,
                           inference::ModelMetadataResponse* metadata);
 
-// Reports whether a plan of the version serves, and its device is there. NOT_FOUND as above.
-absl::StatusOr<bool> IsModelReady(ServerCore& core, const std::string& name,
-                                  const std::string& version);
+// Reports whether there is such a version, a plan of it serves, and its device is there.
+bool IsModelReady(ServerCore& core, const std::string& name, const std::string& version);
 
 }  // namespace athanor
 
-#endif  // ATHANOR_SERVER_CALLS_MODEL_METADATA_H_
+#endif  // ATHANOR_SERVER_DESCRIBE_MODEL_METADATA_H_

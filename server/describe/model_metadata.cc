@@ -1,4 +1,4 @@
-#include "server/calls/model_metadata.h"
+#include "server/describe/model_metadata.h"
 
 #include <vector>
 
@@ -53,10 +53,9 @@ absl::Status FillMetadata(ServerCore& core, const std::string& name,
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> IsModelReady(ServerCore& core, const std::string& name,
-                                  const std::string& version) {
-  ASSIGN_OR_RETURN(auto found, core.registry().versions().Find(name, version));
-  return core.serves(found->device()) && found->plan() != nullptr;
+bool IsModelReady(ServerCore& core, const std::string& name, const std::string& version) {
+  const auto found = core.registry().versions().Find(name, version);
+  return found.ok() && core.serves((*found)->device()) && (*found)->plan() != nullptr;
 }
 
 }  // namespace athanor
