@@ -1,7 +1,7 @@
 // Compares the smallest call through the server with a bare gRPC echo of the same bytes: adds 16
 // floats, one call outstanding, C++ client. Both servers use gRPC's callback API (echo_server.cc).
 //
-//   add_latency --server=127.0.0.1:50051 --echo=127.0.0.1:50070 --calls=20000
+//   add_latency --address=127.0.0.1:50051 --echo=127.0.0.1:50070 --calls=20000
 //
 // Calls alternate, so that other load on the machine affects both. Values are checked before
 // timing. Prints one line of JSON; times are in microseconds, ratio is p50 over p50.
@@ -31,7 +31,7 @@ constexpr char kModel[] = "bench-add16";
 constexpr int kWarmUp = 1'000;
 
 struct Flags {
-  std::string server = "127.0.0.1:50051";
+  std::string address = "127.0.0.1:50051";
   std::string echo = "127.0.0.1:50070";
   int calls = 20'000;
 };
@@ -106,7 +106,7 @@ void Print(const char* name, std::vector<double>& times) {
 }
 
 int Measure(const Flags& flags) {
-  client::Client client(flags.server);
+  client::Client client(flags.address);
   const std::string graph = AddGraph();
   client::UploadRequest upload;
   upload.name = kModel;
@@ -159,8 +159,8 @@ int main(int argc, char** argv) {
   athanor::bench::Flags flags;
   for (int i = 1; i < argc; ++i) {
     absl::string_view arg = argv[i];
-    if (absl::ConsumePrefix(&arg, "--server=")) {
-      flags.server = std::string(arg);
+    if (absl::ConsumePrefix(&arg, "--address=")) {
+      flags.address = std::string(arg);
     } else if (absl::ConsumePrefix(&arg, "--echo=")) {
       flags.echo = std::string(arg);
     } else if (!absl::ConsumePrefix(&arg, "--calls=") || !absl::SimpleAtoi(arg, &flags.calls) ||

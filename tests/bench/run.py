@@ -116,7 +116,7 @@ def add() -> list[Row]:
         try:
             time.sleep(0.5)
             return [row | {"bench": "add16"} for row in json_lines(
-                [str(BIN / "tests/bench/add_latency"), f"--server={served.address}",
+                [str(BIN / "tests/bench/add_latency"), f"--address={served.address}",
                  f"--echo={echo_address}"])]
         finally:
             echo.terminate()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -58,6 +59,7 @@ class Stubs:
     def __init__(self, channel: grpc.Channel | grpc.aio.Channel,
                  metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self._metadata = metadata  # of every call
+        self._process = os.getpid()
         self.models = Stub(channel, model_pb2, "ModelService")
         self.compile = Stub(channel, compile_pb2, "CompileService")
         self.cache = Stub(channel, cache_pb2, "CacheService")
@@ -65,7 +67,19 @@ class Stubs:
         self.inference = Stub(channel, oip, "GRPCInferenceService")
 
     def send(self, call: Call[Any], timeout: float | None = None) -> Any:
-        """Sends the call: returns the reply, or an object to await or iterate."""
+        """Sends the call: returns the reply, or an object to await or iterate.
+
+        Raises
+        ------
+        FailedPrecondition
+            In a process that was forked since: threads of gRPC do not survive that, and the call
+            would hang.
+        """
+        if os.getpid() != self._process:
+            raise FailedPrecondition(
+                "this client was connected before the process was forked, and connections do not "
+                'survive that; start processes with multiprocessing.get_context("spawn") and send '
+                "them the client or model, which pickle, or fork before the first client is made")
         return operator.attrgetter(call.method)(self)(call.request, timeout=timeout,
                                                       metadata=call.metadata + self._metadata)
 

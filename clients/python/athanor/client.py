@@ -36,7 +36,8 @@ class Client(ClientBase):
     """A connection to a server; safe to share between threads.
 
     It can be pickled, as can its models, to be used in another process: what it connects with is,
-    but for secrets.
+    but for secrets. A process that is forked cannot use it (`FailedPrecondition`): start processes
+    with ``multiprocessing.get_context("spawn")``.
 
     Parameters
     ----------

@@ -261,7 +261,7 @@ class Graph:
         rows = [*((f"dim {name}", f"{low} to {high}") for name, (low, high) in self.dims.items()),
                 *((f"input {node.name}", type_text(node)) for node in inputs),
                 *((f"output {name}", type_text(node)) for name, node in self._outputs),
-                ("nodes", len(needed)), ("parameters", f"{len(weights)}, {bytes_text(held)}"),
+                ("nodes", len(needed)), ("parameters", f"{len(weights)} of {bytes_text(held)}"),
                 *((f"parameter {node.name}", type_text(node)) for node in weights)]
         return table(f"Graph {self.name!r}", rows)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 # Rows that a table shows; the others are counted.
 MOST_ROWS = 50
+_CAPTION = "text-align:left;font-weight:bold;white-space:nowrap"  # colours are the notebook's
 
 
 def table(title: str, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> str:
@@ -20,7 +21,7 @@ def table(title: str, rows: Iterable[Sequence[object]], header: Sequence[str] = 
     if len(listed) > MOST_ROWS:
         lines.append(f"<tr><td>and {len(listed) - MOST_ROWS} more</td></tr>")
     head = f"<thead><tr>{cells(header, 'th')}</tr></thead>" if header else ""
-    return (f'<table><caption style="text-align:left">{html.escape(title)}</caption>{head}'
+    return (f'<table><caption style="{_CAPTION}">{html.escape(title)}</caption>{head}'
             f"<tbody>{''.join(lines)}</tbody></table>")
 
 

@@ -123,7 +123,8 @@ def run_file(client: athanor.Client, path: pathlib.Path) -> bool:
 def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--address", default="127.0.0.1:50051", metavar="HOST:PORT")
+    parser.add_argument("--address", metavar="HOST:PORT",
+                        help="of the server; else ATHANOR_ADDRESS, else 127.0.0.1:50051")
     parser.add_argument("--model", type=pathlib.Path, metavar="FILE")
     args = parser.parse_args()
     try:

@@ -43,7 +43,8 @@ def main() -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("question", nargs="?", default="What is a furnace?")
-    parser.add_argument("--address", default="127.0.0.1:50051", metavar="HOST:PORT")
+    parser.add_argument("--address", metavar="HOST:PORT",
+                        help="of the server; else ATHANOR_ADDRESS, else 127.0.0.1:50051")
     parser.add_argument("--model", default="smollm2", metavar="NAME")
     parser.add_argument("--checkpoint", type=pathlib.Path, metavar="PATH")
     args = parser.parse_args()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import pickle
 from collections.abc import Iterator
 
@@ -189,3 +190,19 @@ def test_tables_for_notebooks(recorder: tuple[Recorder, str]) -> None:
     assert "&lt;m&gt;" in info._repr_html_()
     with athanor.Client("127.0.0.1:1") as client:
         assert "UNAVAILABLE" in athanor.Model(client, "m")._repr_html_(), "not an error"
+
+
+def test_a_fork_is_told_to_be_another_process() -> None:
+    """A call from it would hang: gRPC's threads are not there."""
+    with athanor.Client("127.0.0.1:1") as client:
+        model = athanor.Model(client, "m", "1")
+        child = os.fork()
+        if child == 0:
+            try:
+                model.info(timeout=1)
+            except athanor.FailedPrecondition as error:
+                os._exit(7 if "spawn" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        with pytest.raises(athanor.Unavailable):
+            model.info(timeout=1)
