@@ -201,7 +201,7 @@ from athanor.networks import (
     rotary,
     softmax,
 )
-from athanor.numpy_names import HINTS
+from athanor.numpy_names import HINTS, nearest_name
 from athanor.reductions import (
     all,
     any,
@@ -239,8 +239,9 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Names the way for functions that numpy or torch call otherwise."""
-        hint = f"; use {HINTS[name]}" if name in HINTS else ""
-        raise AttributeError(f"module 'athanor' has no attribute {name!r}{hint}")
+        meant = HINTS.get(name) or nearest_name(name, __all__)
+        hint = f"; use {HINTS[name]}" if name in HINTS else f"; did you mean {meant!r}?"
+        raise AttributeError(f"module 'athanor' has no attribute {name!r}{hint if meant else ''}")
 
 
 __version__ = "0.1.0"

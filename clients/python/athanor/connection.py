@@ -40,8 +40,14 @@ def full_address(address: str | None) -> str:
                               f'"{DEFAULT_ADDRESS}"')
     if _SCHEME.match(address):
         return address
+    if "/" in address:
+        raise InvalidArgument(f'{source}={address!r}: it must be "host:port" without a scheme or '
+                              f'path, as in "{DEFAULT_ADDRESS}"')
     if address.count(":") > 1 and not address.startswith("["):
         address = f"[{address}]"
+    if address.startswith("[") and not _is_ipv6(address[1:].partition("]")[0]):
+        raise InvalidArgument(f'{source}={address!r}: it must be "host:port", with an IPv6 address '
+                              'as in "[::1]:50051"')
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):
         return f"{address}:{DEFAULT_PORT}"
@@ -49,6 +55,14 @@ def full_address(address: str | None) -> str:
         raise InvalidArgument(f"{source}={address!r}: it must be \"host:port\" with a port in "
                               "[1, 65535]")
     return address
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_local(address: str) -> bool:

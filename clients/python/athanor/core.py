@@ -143,8 +143,11 @@ def same_dtype(op: str, nodes: Sequence[Value]) -> DType:
     first = nodes[0]
     for other in nodes[1:]:
         if other.dtype != first.dtype:
-            raise fail(op, nodes, f"dtypes differ: {first.dtype} and {other.dtype}; convert one, "
-                       f'as in {other.name}.cast("{first.dtype}")')
+            way = (f"convert the array, as in array.astype(np.{first._dtype.numpy})"
+                   if other.op == "Constant" and first._dtype.numpy.kind in "biuf"
+                   and first.dtype != "bf16" else
+                   f'convert one, as in {other.name}.cast("{first.dtype}")')
+            raise fail(op, nodes, f"dtypes differ: {first.dtype} and {other.dtype}; {way}")
     return first._dtype
 
 
@@ -235,9 +238,10 @@ def unary(op: str, x: Value, kind: str = "floats", **attrs: Attr) -> Value:
 
 def binary(op: str, a: Operand, b: Operand, kind: str, **attrs: Attr) -> Value:
     """Adds a node with two operands, broadcast, of one dtype of `kind`, which it keeps."""
+    a, b = operands(op, a, b)
+    dtype = same_dtype(op, [a, b])
+    check_kind(op, [a], kind)
     nodes = broadcast(op, a, b)
-    dtype = same_dtype(op, nodes)
-    check_kind(op, nodes, kind)
     return make(op, nodes, dtype, nodes[0]._shape, **attrs)
 
 

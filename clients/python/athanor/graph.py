@@ -298,6 +298,9 @@ class Graph:
     def _apply(self, function: str, /, *args: object, **options: object) -> Value:
         return FUNCTIONS[function](*args, **options)  # type: ignore[no-any-return]
 
+    def _has(self, function: str) -> bool:
+        return function in FUNCTIONS
+
     def _own(self, node: Value) -> Value | None:
         return node if node.graph is self else None
 

@@ -78,6 +78,9 @@ def _slice(x: Value, axis: int, part: slice, size: Expr) -> tuple[Expr, Expr, in
 def index(x: Value, key: object) -> Value:
     """``x[key]``: integers, slices, None, ``...``, or one integer Value (a gather of axis 0)."""
     (x,) = operands("index", x)
+    if getattr(key, "dtype", None) == "bool":
+        raise fail("index", [x], "a bool mask would give a size that is known only when it runs; "
+                   "use athanor.where(mask, x, other)")
     if isinstance(key, Value):
         return gather(x, key, 0)
     keys = list(key) if isinstance(key, tuple) else [key]

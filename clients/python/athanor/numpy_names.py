@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,41 @@ HINTS = {
     "scaled_dot_product_attention": "athanor.attention", "sub": "athanor.subtract",
     "take": "athanor.gather", "topk": "athanor.top_k", "variance": "athanor.var",
     "linear": "athanor.nn.Linear", "upsample": "athanor.interpolate",
+    "chunk": "athanor.split", "div": "athanor.divide", "eq": "athanor.equal",
+    "ge": "athanor.greater_equal", "gt": "athanor.greater", "le": "athanor.less_equal",
+    "lt": "athanor.less", "masked_fill": "athanor.where", "mul": "athanor.multiply",
+    "ne": "athanor.not_equal", "neg": "athanor.negative", "pow": "athanor.power",
+    "relu6": "athanor.clip", "rsqrt": "athanor.reciprocal(athanor.sqrt(x))",
+    "swish": "athanor.silu", "view": "athanor.reshape",
+    **{f"conv{n}d": "athanor.conv" for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": "athanor.conv_transpose" for n in (1, 2, 3)},
+    **{f"{kind}_pool{end}": f"athanor.{ours}_pool" for kind, ours in (
+        ("avg", "average"), ("max", "max")) for end in ("", "1d", "2d", "3d")
+       if (kind, end) != ("max", "")},
+    **{f"adaptive_{kind.lower()}_pool{n}d": f"athanor.nn.Adaptive{kind}Pool"
+       for kind in ("Avg", "Max") for n in (1, 2, 3)},
+    **{name.lower().replace("relu", "_relu"): f"athanor.nn.{name}()" for name in (
+        "LeakyReLU", "PReLU")},
+    **{name.lower(): f"athanor.nn.{name}()" for name in (
+        "Dropout", "ELU", "Hardsigmoid", "Hardswish", "Hardtanh", "Mish", "Softplus")},
+    "log_softmax": "athanor.nn.LogSoftmax()", "pixel_shuffle": "athanor.nn.PixelShuffle",
 }
+# The same for attributes of values.
+METHOD_HINTS = {
+    **{name: f'.cast("{dtype}")' for name, dtype in (
+        ("bool", "bool"), ("double", "f64"), ("float", "f32"), ("half", "f16"), ("int", "i32"),
+        ("long", "i64"))},
+    "dim": ".ndim", "numel": ".shape", "size": ".shape", "ravel": ".flatten()", "to": ".cast",
+    "type": ".cast", "view": ".reshape",
+    **dict.fromkeys(("contiguous", "clone", "copy", "detach"), "the value itself"),
+    **dict.fromkeys(("cpu", "data", "item", "numpy", "tolist"),
+                    "an output of the graph, and infer; a value has no elements yet"),
+}
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str:
+    """Returns the name that was probably meant; empty if there is none like it."""
+    return next(iter(difflib.get_close_matches(name, list(names), 1, 0.7)), "")
 
 
 def ufunc_name(ufunc: np.ufunc, method: str, options: Mapping[str, Any]) -> str:

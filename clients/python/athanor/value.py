@@ -7,14 +7,14 @@ Each operator and method is a function of this package by name, which the graph 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
 from athanor.dtypes import DType
 from athanor.expr import Expr, expr
 from athanor.notebook import table
-from athanor.numpy_names import function_name, ufunc_name
+from athanor.numpy_names import HINTS, METHOD_HINTS, function_name, ufunc_name
 from athanor.protos import graph_pb2
 
 Attr: TypeAlias = graph_pb2.AttrValue
@@ -43,6 +43,9 @@ class ValueGraph(Protocol):
 
     def _apply(self, function: str, /, *args: object, **options: object) -> Value:
         """Calls a function of this package by its name."""
+
+    def _has(self, function: str) -> bool:
+        """Reports whether this package has a function of that name."""
 
     def _own(self, node: Value) -> Value | None:
         """Returns a node of this graph, or takes one in from the graphs around this body; None if
@@ -147,10 +150,29 @@ class Value:
         raise TypeError(f"{self!r} has no elements while the graph is built, so no array can hold "
                         "them; make it an output, upload the graph, and infer")
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Names the way for what numpy's arrays and torch's tensors have."""
+            hint = METHOD_HINTS.get(name)
+            graph = self.__dict__.get("graph")  # not there yet while a value is copied
+            if hint is None and graph is not None and graph._has(name):
+                hint = f"athanor.{name}(x)"
+            hint = hint or HINTS.get(name)
+            raise AttributeError(f"a Value has no attribute {name!r}"
+                                 + (f"; use {hint}" if hint else ""))
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
         raise TypeError(f"{self!r} has no value while the graph is built; use athanor.where")
+
+    def __float__(self) -> float:
+        raise TypeError(f"{self!r} has no value while the graph is built; make it an output, "
+                        "upload the graph, and infer")
+
+    def __int__(self) -> int:
+        raise TypeError(f"{self!r} has no value while the graph is built; sizes are in .shape")
 
     def __len__(self) -> int:
         raise TypeError(f"{self!r} has no length of its own; use .shape")

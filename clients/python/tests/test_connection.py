@@ -46,7 +46,8 @@ def test_the_environment_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "host:", ":1", "host:0", "host:65536", "host:-1", 5,
-                                   "host:\u0663", "[::1]:x"])
+                                   "host:\u0663", "[::1]:x",
+                                   "http://localhost:50051", "server/x", "a:b:c", "[server]:5"])
 def test_what_is_no_address_is_refused(wrong: object) -> None:
     with pytest.raises(athanor.InvalidArgument, match="address="):
         athanor.Client(wrong)

@@ -138,3 +138,39 @@ def test_what_does_not_fit_is_named(x: athanor.Value, make: Callable, words: lis
         make(x.graph, x)
     for word in words:
         assert word in str(error.value), str(error.value)
+
+
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda x: athanor.matmull, ["'matmull'", "did you mean 'matmul'?"]),
+    (lambda x: athanor.conv2d, ["use athanor.conv"]),
+    (lambda x: athanor.leaky_relu, ["use athanor.nn.LeakyReLU()"]),
+    (lambda x: athanor.xyzzy, ["'athanor' has no attribute 'xyzzy'"]),
+    (lambda x: athanor.nn.Conv4d, ["did you mean 'Conv3d'?"]),
+    (lambda x: athanor.nn.functional, ["athanor.relu"]),
+    (lambda x: x.view(2, 2), ["a Value has no attribute 'view'", "use .reshape"]),
+    (lambda x: x.relu(), ["use athanor.relu(x)"]),
+    (lambda x: x.float(), ['use .cast("f32")']),
+    (lambda x: x.numpy(), ["an output of the graph"]),
+    (lambda x: x.mul(x), ["use athanor.multiply"]),
+    (lambda x: x.xyzzy, ["a Value has no attribute 'xyzzy'"]),
+    (lambda x: float(x), ["has no value while the graph is built", "infer"]),
+    (lambda x: int(x), ["no value", ".shape"]),
+    (lambda x: x[x > 0], ["a bool mask", "athanor.where"]),
+    (lambda x: x[np.ones(2, bool)], ["a bool mask", "athanor.where"]),
+    (lambda x: x * np.ones(4), ["constant", "f64[4]", "array.astype(np.float32)"]),
+])
+def test_what_users_of_numpy_and_torch_try_is_answered(x: athanor.Value, make: Callable,
+                                                       words: list[str]) -> None:
+    with pytest.raises((AttributeError, TypeError, athanor.GraphError)) as error:
+        make(x)
+    for word in words:
+        assert word in str(error.value), str(error.value)
+
+
+def test_every_hint_leads_somewhere() -> None:
+    for name, way in numpy_names.HINTS.items():
+        assert not hasattr(athanor, name), name
+        path = way.removeprefix("athanor.").partition("(")[0]
+        value: object = athanor
+        for part in path.split("."):
+            value = getattr(value, part)

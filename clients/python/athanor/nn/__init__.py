@@ -13,6 +13,8 @@ be those of the values that layers are called with. Calls raise `athanor.GraphEr
 op, its operands and what would be right.
 """
 
+from typing import TYPE_CHECKING
+
 from athanor.nn.activations import (
     ELU,
     GELU,
@@ -106,6 +108,19 @@ from athanor.nn.windows import (
     PixelShuffle,
     Upsample,
 )
+from athanor.numpy_names import nearest_name
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Names the layer that was probably meant."""
+        if name == "functional":
+            raise AttributeError("module 'athanor.nn' has no attribute 'functional'; the functions "
+                                 "are those of athanor: athanor.relu, athanor.softmax, ...")
+        meant = nearest_name(name, __all__)
+        raise AttributeError(f"module 'athanor.nn' has no attribute {name!r}"
+                             + (f"; did you mean {meant!r}?" if meant else ""))
+
 
 __all__ = [
     "AdaptiveAvgPool", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d",
