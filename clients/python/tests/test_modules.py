@@ -109,6 +109,11 @@ def test_a_state_dict_goes_there_and_back() -> None:
 
 @pytest.mark.parametrize(("change", "words"), [
     (lambda s: s.pop("scale"), ["'scale' is missing"]),
+    (lambda s: s.clear(), ["4 more are missing"]),
+    (lambda s: s.update({f"extra.{i}": s["scale"] for i in range(20)}),
+     ["'extra.7' is no weight", "12 more are no weight of this module"]),
+    (lambda s: [s.update({f"module.{n}": s.pop(n)}) for n in list(s)],
+     ["'scale' is missing", "with 'module.' before their names: take it off"]),
     (lambda s: [s.pop("first.weight"), s.pop("again.weight")],
      ["'first.weight' is missing", "'again.weight' is missing"]),
     (lambda s: s.update(extra=s["scale"]), ["'extra' is no weight"]),
@@ -129,6 +134,12 @@ def test_wrong_state_dicts_change_nothing(change: Callable, words: list[str]) ->
     for word in words:
         assert word in str(error.value), str(error.value)
     assert all(array is before[name] for name, array in tower.state_dict().items())
+
+
+@pytest.mark.parametrize("wrong", [nn.Linear(2, 2), "model.safetensors", None, [1.0]])
+def test_what_is_no_state_dict_is_refused(wrong: object) -> None:
+    with pytest.raises(athanor.InvalidArgument, match=f"a {type(wrong).__name__} is given.*load_f"):
+        nn.Linear(2, 2).load_state_dict(wrong)
 
 
 def test_not_strict() -> None:

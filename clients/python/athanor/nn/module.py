@@ -67,6 +67,22 @@ def uniform(shape: Sequence[int], fan_in: int) -> Parameter:
     return Parameter(tuple(shape), "uniform", 1 / math.sqrt(max(fan_in, 1)))
 
 
+def _listed(names: Sequence[str], what: str) -> list[str]:
+    """Says of each name that it is wrong, of many that there are more."""
+    most = 8
+    more = [f"{len(names) - most} more are {what}"] if len(names) > most else []
+    return [f"{name!r} is {what}" for name in names[:most]] + more
+
+
+def _common_start(weights: Mapping[str, Parameter], given: Sequence[str]) -> list[str]:
+    """Names what all given names begin with, if the weights would be found without it."""
+    for name in given:
+        start = next((name.removesuffix(own) for own in weights if name.endswith(f".{own}")), "")
+        if start and all(start + own in given for own in weights):
+            return [f"all weights are there with {start!r} before their names: take it off"]
+    return []
+
+
 class Module:
     """Base of layers: holds weights, and modules with weights, in its attributes.
 
@@ -158,8 +174,13 @@ class Module:
         Raises
         ------
         InvalidArgument
-            Naming every weight that is missing, unknown or of another shape.
+            Naming the weights that are missing, unknown or of another shape.
         """
+        if not isinstance(state, Mapping):
+            raise InvalidArgument(
+                f"load_state_dict of {type(self).__name__}: a {type(state).__name__} is given; it "
+                "must be arrays by name, as module.state_dict() of torch, or "
+                "safetensors.numpy.load_file(path)")
         weights = dict(self.named_parameters())
         arrays = {name: host_array(value, f"weight {name!r}") for name, value in state.items()
                   if name in weights}
@@ -171,10 +192,11 @@ class Module:
             given = {id(weights[name]) for name in arrays}
             unused = {f"{path}.{name}" if path else name for path, module in self.named_modules()
                       for name in module._unused}
-            wrong += [f"{name!r} is missing" for name, weight in weights.items()
-                      if id(weight) not in given]
-            wrong += [f"{name!r} is no weight of this module" for name in state
-                      if name not in weights and name not in unused]
+            wrong += _listed([name for name, weight in weights.items() if id(weight) not in given],
+                             "missing")
+            wrong += _listed([name for name in state if name not in weights
+                              and name not in unused], "no weight of this module")
+            wrong += _common_start(weights, list(state))
         if wrong:
             raise InvalidArgument(f"load_state_dict of {type(self).__name__}: {'; '.join(wrong)}")
         for name, array in arrays.items():
