@@ -1,10 +1,12 @@
 // athanord: reads flags, opens the log, runs the server and waits for the signal that ends it.
 #include <fcntl.h>
 #include <grpc/support/log.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -61,6 +63,13 @@ class Console {
   int fd_;
 };
 
+// Tells the service manager, if one waits at $NOTIFY_SOCKET; its state matters to nobody else.
+void Notify(const char* state) {
+  if (const int error = sd_notify(/*unset_environment=*/0, state); error < 0) {
+    LogWarn("service manager not told", {{"state", state}, {"reason", std::strerror(-error)}});
+  }
+}
+
 void Reload(const ServerOptions& options, Server& server) {
   if (absl::Status s = OpenLogFile(options.log_file); !s.ok()) {
     LogError("log file kept", {{"reason", s.message()}});
@@ -103,7 +112,13 @@ int Serve(const ServerOptions& options, Console& console) {
                       {"memory_limit", (*server)->core().ledger().limit()},
                       {"search_cores", options.search_cores},
                       {"search_budget", options.search_budget}});
-  const SignalRow& ending = AwaitDrain([&] { Reload(options, **server); });
+  Notify("READY=1");
+  const SignalRow& ending = AwaitDrain([&] {
+    Notify("RELOADING=1");
+    Reload(options, **server);
+    Notify("READY=1");
+  });
+  Notify("STOPPING=1");
   LogInfo("signal", {{"signal", ending.name}});
   EndAtOnceOnAnother();
   (*server)->Drain();

@@ -5,6 +5,7 @@
 #include <openssl/sha.h>
 #include <pcre2.h>
 #include <sqlite3.h>
+#include <systemd/sd-daemon.h>
 #include <utf8proc.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -148,6 +149,7 @@ TEST(LibsTest, HeaderOnlyOnesAndLogging) {
   EXPECT_EQ(nlohmann::json::parse(R"({"a": [1]})")["a"][0], 1);
   EXPECT_EQ(spdlog::get("none"), nullptr);
   EXPECT_GE(ZSTD_versionNumber(), 10000u);
+  EXPECT_GE(sd_booted(), 0);
   EXPECT_EQ(zlibVersion()[0], '1');
   benchmark::DoNotOptimize(n);
 }

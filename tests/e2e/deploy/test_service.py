@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 
@@ -101,6 +104,38 @@ def test_its_flags_are_the_servers() -> None:
     assert len(flags) > 5
     for flag in flags:
         assert f"--{flag}" in help_text, flag
+
+
+def test_the_server_tells_systemd_what_it_does(tmp_path: pathlib.Path) -> None:
+    assert settings(UNIT.read_text())["Type"] == ["notify"]
+    place = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(place))
+        manager.settimeout(60)
+        server = Server(tmp_path / "state", environment={"NOTIFY_SOCKET": str(place)}).start()
+        try:
+            assert manager.recv(1000) == b"READY=1"
+            with server.client() as client:
+                assert client.models() == [], "ready is said when it serves"
+            os.kill(server.pid, signal.SIGHUP)
+            assert manager.recv(1000) == b"RELOADING=1"
+            assert manager.recv(1000) == b"READY=1"
+            assert server.stop() == 0
+            assert manager.recv(1000) == b"STOPPING=1"
+        finally:
+            server.kill()
+
+
+def test_a_server_whose_manager_has_gone_serves_and_says_so(tmp_path: pathlib.Path) -> None:
+    server = Server(tmp_path / "state", environment={"NOTIFY_SOCKET": str(tmp_path / "gone")})
+    server.start()
+    try:
+        with server.client() as client:
+            assert client.models() == []
+        assert server.stop() == 0
+    finally:
+        server.kill()
+    assert "service manager not told" in server.log.read_text()
 
 
 def test_a_server_needs_no_memory_both_written_and_executed(tmp_path: pathlib.Path) -> None:
