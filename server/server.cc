@@ -90,6 +90,7 @@ HttpOptions HttpOptionsOf(ServerCore& core, std::shared_ptr<TlsCertificate> tls)
   http.limits.least_rate = options.upload_least_rate;
   http.peer_percent = options.max_peer_percent;
   http.refused = CountRefusal(core);
+  http.tracer = core.tracer();
   http.admit = [&core](const Route& route, HttpExchange* exchange) {
     return FindCaller(core.access(), route, exchange);
   };

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "server/base/log.h"
 
 namespace athanor {
@@ -17,7 +17,7 @@ constexpr int kStatusCodes = 17;
 std::string NewRequestId() {
   static const uint32_t process = std::random_device()();
   static std::atomic<uint64_t> last{0};
-  return absl::StrFormat("r-%08x-%d", process, ++last);
+  return absl::StrCat("r-", absl::Hex(process, absl::kZeroPad8), "-", ++last);
 }
 
 }  // namespace
@@ -37,6 +37,7 @@ void LogFailedCall(const CallLabels& call, const absl::Status& told) {
                           {"method", call.method},
                           {"peer", call.peer},
                           {"client", call.client},
+                          LogField::Optional("trace", call.trace),
                           {"code", absl::StatusCodeToString(told.code())},
                           {"error", told.message()},
                           {"held_back", *held_back}});

@@ -68,6 +68,7 @@ std::optional<int64_t> LogLimit::Pass(std::chrono::steady_clock::time_point now)
 std::string FormatLog(absl::string_view message, LogFields fields, bool json) {
   std::string line = json ? "\"msg\":" + Escaped(message) : "msg=" + Escaped(message);
   for (const LogField& field : fields) {
+    if (field.key.empty()) continue;
     if (json) {
       absl::StrAppend(&line, ",", Escaped(field.key), ":",
                       field.quoted ? Escaped(field.text) : field.text);

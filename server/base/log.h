@@ -22,6 +22,10 @@
 namespace athanor {
 
 struct LogField {
+  // Left out where the text is empty.
+  static LogField Optional(absl::string_view k, absl::string_view v) {
+    return v.empty() ? LogField("", v) : LogField(k, v);
+  }
   LogField(absl::string_view k, absl::string_view v) : key(k), text(v), quoted(true) {}
   LogField(absl::string_view k, const char* v) : LogField(k, absl::string_view(v)) {}
   LogField(absl::string_view k, const std::string& v) : LogField(k, absl::string_view(v)) {}

@@ -166,6 +166,16 @@ void Fit(const QueuedRequest& request, absl::Span<const int64_t> dims, Batch& ba
   batch.lease = queue.AwaitContext(*batch.plan);
 }
 
+// Returns the spans of requests that are recorded; null if none is.
+std::shared_ptr<const std::vector<TraceContext>> Recorded(const Requests& requests) {
+  std::vector<TraceContext> recorded;
+  for (const auto& request : requests) {
+    if (const auto& span = request->ticket().recorded) recorded.push_back(*span);
+  }
+  if (recorded.empty()) return nullptr;
+  return std::make_shared<const std::vector<TraceContext>>(std::move(recorded));
+}
+
 // Runs all requests in one call. Returns false if they must run alone instead; `*failed_us` is then
 // the time that was lost. If the call was stopped at the latest of their deadlines, its status
 // answers them all.
@@ -184,9 +194,11 @@ bool RunTogether(absl::Span<Running* const> running, Batch& batch, RequestQueue&
     *failed_us = exec_us;
     return false;
   }
+  const auto sharers = Recorded(requests);
   for (Running* one : running) {
     one->plan = batch.plan;
     one->status = status;
+    one->times.sharers = sharers;
     one->times.began = began;
     one->times.exec_us = exec_us;
     one->times.batch_rows = call.rows();

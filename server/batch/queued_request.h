@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "server/batch/batching.h"
 #include "server/plans/plan_runner.h"
 #include "server/plans/served_plan.h"
+#include "server/tracing/trace_context.h"
 
 namespace athanor {
 
@@ -40,6 +42,7 @@ struct Ticket {
   // When the request becomes useless. It waits for others to join for at most half of the time to
   // spare until then.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::optional<TraceContext> recorded = std::nullopt;  // its span, if it has one
 
   int64_t rows() const { return batching == nullptr ? 1 : dims[batching->dim]; }
 };
@@ -53,6 +56,9 @@ struct RunTimes {
   bool first = true;       // first of the requests of its call: for metrics counted once per call
   bool split = false;      // first to run alone after a shared call failed
   int64_t failed_us = -1;  // if `split`: duration of the failed call, if it ran
+  // Spans of those that shared the call and are recorded, its own too; null if none is, or it ran
+  // alone.
+  std::shared_ptr<const std::vector<TraceContext>> sharers = nullptr;
 };
 
 // A request that waits. The first to take it owns it: a runner, its expiry or its cancellation.

@@ -10,6 +10,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/calls/generation.h"
 #include "server/calls/prompt.h"
+#include "server/tracing/trace.h"
 
 namespace athanor {
 namespace {
@@ -51,7 +52,9 @@ class Embedding::Run final : public InferenceSink {
       : embedding_(std::move(embedding)),
         run_(run),
         inference_(embedding_->core_,
-                   {.client = embedding_->caller_.client, .deadline = embedding_->caller_.deadline},
+                   {.client = embedding_->caller_.client,
+                    .deadline = embedding_->caller_.deadline,
+                    .trace = embedding_->caller_.trace},
                    this) {}
 
   void Begin() {
@@ -128,6 +131,11 @@ void Embedding::Compute() {
   absl::Status status = Accept();
   if (status.ok()) status = MakeTokens();
   if (status.ok()) status = PlanRuns();
+  if (caller_.trace != nullptr) {
+    caller_.trace->Set("gen_ai.operation.name", "embeddings");
+    caller_.trace->Set("gen_ai.request.model", request_.model);
+    caller_.trace->Set("gen_ai.usage.input_tokens", result_.tokens);
+  }
   if (!status.ok()) {
     // Runs count themselves.
     CountRequest(core_, version_.get(), caller_.arrived, status);

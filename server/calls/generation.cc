@@ -22,9 +22,21 @@ std::shared_ptr<Generation> Generation::Make(ServerCore& core,
                                              const std::vector<TokenSink*>& sinks) {
   std::shared_ptr<Generation> made(new Generation(core, std::move(caller)));
   for (TokenSink* sink : sinks) {
+    if (made->caller_.trace != nullptr) sink = made->Record(sink);
     made->streams_.push_back(std::make_shared<TokenStream>(sink, &core.timer(), writer));
   }
   return made;
+}
+
+TokenSink* Generation::Record(TokenSink* sink) {
+  return recorded_
+      .emplace_back(std::make_unique<RecordedSink>(
+          caller_.trace, sink,
+          [this] {
+            return RecordedSink::Facts{caller_.arrived, operation_, version_->name(),
+                                       absl::StrCat(version_->version())};
+          }))
+      .get();
 }
 
 void Generation::Begin(std::vector<v1::GenerateRequest> requests,
@@ -58,6 +70,7 @@ void Generation::Refuse(const absl::Status& status) {
 absl::Status Generation::Accept() {
   const v1::GenerateRequest& first = requests_.front();
   ASSIGN_OR_RETURN(version_, FindLanguageModel(core_, first.model(), first.version()));
+  operation_ = first.has_chat() ? "chat" : "text_completion";
   for (const v1::GenerateRequest& request : requests_) {
     ASSIGN_OR_RETURN(GenerateInput input,
                      ReadSettings(request, *version_->language_model(), caller_.arrived));
@@ -152,7 +165,9 @@ void Generation::Expire() {
 }
 
 void Generation::EndStall() {
-  version_->metrics().cells.Observe(Metric::kStallSeconds, Clock::now() - stalled_);
+  const SequenceTime now = Clock::now();
+  version_->metrics().cells.Observe(Metric::kStallSeconds, now - stalled_);
+  if (caller_.trace != nullptr) caller_.trace->Child("await plan", stalled_, now);
 }
 
 void Generation::Start() {
@@ -207,6 +222,7 @@ void Generation::Leave() {
 }
 
 void Generation::Count(const absl::Status& status) const {
+  if (caller_.trace != nullptr && version_ != nullptr) AddModel(*caller_.trace, *version_);
   CountRequest(core_, version_.get(), caller_.arrived, status);
 }
 

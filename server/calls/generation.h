@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "proto/athanor/v1/generate.pb.h"
 #include "server/calls/call_owner.h"
+#include "server/calls/call_spans.h"
 #include "server/calls/token_stream.h"
 #include "server/core/core.h"
 
@@ -31,6 +32,7 @@ struct GenerationCaller {
   std::string client;  // whose share of the engine it counts for
   SequenceTime arrived = SequenceTime::clock::now();
   SequenceTime deadline = SequenceTime::max();
+  std::shared_ptr<Trace> trace = nullptr;  // null: it is not recorded
   // Called once the request's bytes are not needed any more; may be null.
   std::function<void()> read = nullptr;
 };
@@ -75,6 +77,8 @@ class Generation final : public std::enable_shared_from_this<Generation> {
  private:
   Generation(ServerCore& core, GenerationCaller caller);
 
+  // Has the sink's sequence recorded.
+  TokenSink* Record(TokenSink* sink);
   // Each ends the request, or goes on with the next. Several prompts are read on the queue "text".
   void Read();
   void Tokenize();
@@ -97,8 +101,10 @@ class Generation final : public std::enable_shared_from_this<Generation> {
 
   ServerCore& core_;
   const GenerationCaller caller_;
+  std::vector<std::unique_ptr<RecordedSink>> recorded_;  // of a request that is
   std::vector<std::shared_ptr<TokenStream>> streams_;
   const std::shared_ptr<CallOwner> owner_;  // while it waits for its plan
+  std::string operation_;                   // as OpenTelemetry names it
   SequenceTime stalled_{};                  // since when it does; unset if it does not
 
   std::vector<v1::GenerateRequest> requests_;

@@ -8,6 +8,7 @@
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/public_status.h"
+#include "server/calls/call_spans.h"
 
 namespace athanor {
 namespace {
@@ -59,6 +60,7 @@ Inference::Inference(ServerCore& core, InferenceCaller caller, InferenceSink* si
       caller_(std::move(caller)),
       sink_(sink),
       deadline_(caller_.deadline),
+      ready_(caller_.arrived),
       owner_(std::make_shared<CallOwner>(&core.timer())) {}
 
 void Inference::Begin(InferenceStart start) {
@@ -194,6 +196,7 @@ Ticket Inference::MakeTicket() const {
       .dims = bound_.dims,
       .predicted_us = std::max<int64_t>(1, plan_->runner->EstimateMicroseconds(bound_.dims)),
       .deadline = deadline_};
+  if (caller_.trace != nullptr) ticket.recorded = caller_.trace->context();
   const std::shared_ptr<const Batching>& batching = version_->batching().shared;
   if (batching == nullptr || !bound_.options.taps.empty()) return ticket;
   ticket.batching = batching;
@@ -257,6 +260,7 @@ void Inference::EndRun(const ServedPlan& plan, const absl::Status& status, const
   const auto joining = std::chrono::microseconds(times.batch_us);
   const auto queued = std::max<Clock::duration>(times.began - caller_.arrived - joining, {});
   Count(times, queued);
+  if (caller_.trace != nullptr) AddRun(*caller_.trace, ready_, plan, times);
   if (!status.ok()) {
     End(status);
     return;
@@ -323,12 +327,15 @@ void Inference::FreeRequest() {
 
 void Inference::EndStall() {
   if (stalled_ == Clock::time_point()) return;
-  version_->metrics().cells.Observe(Metric::kStallSeconds, Clock::now() - stalled_);
+  ready_ = Clock::now();
+  version_->metrics().cells.Observe(Metric::kStallSeconds, ready_ - stalled_);
+  if (caller_.trace != nullptr) caller_.trace->Child("await plan", stalled_, ready_);
   stalled_ = {};
 }
 
 void Inference::End(absl::Status status) {
   EndStall();
+  if (caller_.trace != nullptr && version_ != nullptr) AddModel(*caller_.trace, *version_);
   if (!refusal_.ok()) core_.refusals().Answered();
   MetricCells& metrics =
       version_ == nullptr ? core_.metrics().no_version() : version_->metrics().cells;

@@ -26,6 +26,8 @@
 
 namespace athanor {
 
+class Trace;
+
 // Takes the end of an inference, on any thread, which may be one that runs calls: it must not wait.
 class InferenceSink {
  public:
@@ -48,6 +50,7 @@ struct InferenceCaller {
   std::string client;  // the unit of fair sharing
   Clock::time_point arrived = Clock::now();
   Clock::time_point deadline = Clock::time_point::max();
+  std::shared_ptr<Trace> trace = nullptr;  // null: it is not recorded
 };
 
 struct InferenceStart {
@@ -124,6 +127,7 @@ class Inference final {
   InferenceStart start_;
   Clock::time_point deadline_;
   Clock::time_point stalled_{};  // since when it waits for a plan; unset if it does not
+  Clock::time_point ready_;      // since when it waits for its turn alone
   absl::Status refusal_;         // not OK: refused, and the answer is still held back
 
   inference::ModelInferRequest request_;

@@ -17,6 +17,7 @@
 #include "server/base/log.h"
 #include "server/base/search_policy.h"
 #include "server/restore/restore.h"
+#include "server/tracing/make_tracer.h"
 
 namespace athanor {
 namespace {
@@ -66,6 +67,7 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
                                               : nullptr),
       lock_(std::move(lock)),
       metrics_(options_.metrics_versions),
+      tracer_(MakeTracer(options_, &metrics_.server())),
       memory_return_({}, &ReturnMemory),
       ledger_(
           MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
@@ -125,7 +127,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
                                                &core->ledger_, core->options_.contexts);
   core->workers_ =
       std::make_unique<CompileWorkers>(core->options_, core->registry_.get(), core->backends_.get(),
-                                       core->keeper_.get(), core->loader_.get());
+                                       core->keeper_.get(), core->loader_.get(), core->tracer());
   core->registry_->SetHealedHook(
       [workers = core->workers_.get()](const std::shared_ptr<ModelVersion>& version) {
         const auto job = workers->Start(version);

@@ -39,6 +39,8 @@
 
 namespace athanor {
 
+class Tracer;
+
 class ServerCore {
  public:
   // Opens the state directory and restores the plans that served (restore/restore.h); every other
@@ -51,6 +53,7 @@ class ServerCore {
   const ServerOptions& options() const { return options_; }
   std::chrono::system_clock::time_point started() const { return started_; }
   ServerLedger& ledger() { return ledger_; }
+  Tracer* tracer() { return tracer_.get(); }  // null: requests are not recorded
   Metrics& metrics() { return metrics_; }
   const MemoryReturn& memory_return() const { return memory_return_; }
   Registry& registry() { return *registry_; }
@@ -109,7 +112,8 @@ class ServerCore {
   CacheKeys cache_keys_;
   std::unique_ptr<Access> access_;
   Metrics metrics_;
-  MemoryReturn memory_return_;  // the ledger reports to it
+  std::unique_ptr<Tracer> tracer_;  // null: off; its last spans are sent behind all that has any
+  MemoryReturn memory_return_;      // the ledger reports to it
   ServerLedger ledger_;
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> calls_{0};

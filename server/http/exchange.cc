@@ -1,13 +1,24 @@
 #include "server/http/exchange.h"
 
+#include <chrono>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/call_log.h"
+#include "server/net/peers.h"
+#include "server/tracing/tracer.h"
 
 namespace athanor {
 namespace {
 
-constexpr char kRequestId[] = "x-request-id";
+// Returns all of that name as one, as HTTP says of lists.
+std::string ListOf(const HttpRequest& request, absl::string_view name) {
+  std::string all;
+  for (const auto& [key, value] : request.headers) {
+    if (absl::EqualsIgnoreCase(key, name)) absl::StrAppend(&all, all.empty() ? "" : ",", value);
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -31,8 +42,48 @@ HttpExchange::~HttpExchange() {
 }
 
 std::string HttpExchange::IdOf(const HttpRequest& request) {
-  const std::string* given = request.Header(kRequestId);
+  const std::string* given = request.Header(kRequestIdKey);
   return RequestIdFor(given == nullptr ? "" : *given);
+}
+
+void HttpExchange::set_caller(Caller caller) {
+  caller_ = std::move(caller);
+  if (trace_ != nullptr && !caller_.name().empty()) trace_->Set("enduser.id", caller_.name());
+}
+
+void HttpExchange::Record(Tracer* tracer) {
+  if (tracer == nullptr) return;
+  const std::string* parent = request_.Header("traceparent");
+  std::string traceparent, tracestate;
+  if (parent != nullptr) {
+    traceparent = ListOf(request_, "traceparent");  // several are malformed together
+    tracestate = ListOf(request_, "tracestate");
+  }
+  trace_ =
+      tracer->Begin({traceparent, tracestate}, request_.method, std::chrono::steady_clock::now());
+  if (trace_ == nullptr) return;
+  trace_->Set("http.request.method", request_.method);
+  trace_->Set("url.path", request_.path);
+  trace_->Set("client.address", PeerOfCall(request_.peer).host);
+  trace_->Set("athanor.request_id", request_id_);
+}
+
+void HttpExchange::NoteRoute(absl::string_view path) {
+  if (trace_ == nullptr) return;
+  trace_->Rename(absl::StrCat(request_.method, " ", path));
+  trace_->Set("http.route", path);
+}
+
+void HttpExchange::NoteStatus(int status) {
+  if (trace_ == nullptr) return;
+  trace_->Set("http.response.status_code", int64_t{status});
+  if (status >= 500) trace_->Fail(absl::StrCat(status), "");
+}
+
+void HttpExchange::EndTrace(absl::string_view why) {
+  if (trace_ == nullptr) return;
+  trace_->Fail("cut", why);
+  trace_->End();
 }
 
 bool HttpExchange::left() const {
@@ -53,6 +104,7 @@ void HttpExchange::Send(HttpWire::Piece piece) {
     MutexLock lock(mu_);
     piece.kept.swap(kept_);
   }
+  if (piece.last && trace_ != nullptr) trace_->End();
   if (const auto wire = wire_.lock()) wire->Send(std::move(piece));
 }
 
@@ -63,13 +115,15 @@ void HttpExchange::Keep(std::shared_ptr<void> kept) {
 
 void HttpExchange::Answer(int status, std::string type, std::string body, HttpHeaders more) {
   if (!Advance(State::kAsked, State::kEnded)) return;
-  more.emplace_back(kRequestId, request_id_);
+  NoteStatus(status);
+  more.emplace_back(kRequestIdKey, request_id_);
   Send({HttpHead{status, std::move(type), std::move(more)}, std::move(body), true});
 }
 
 void HttpExchange::Begin(int status, std::string type, HttpHeaders more) {
   if (!Advance(State::kAsked, State::kBegun)) return;
-  more.emplace_back(kRequestId, request_id_);
+  NoteStatus(status);
+  more.emplace_back(kRequestIdKey, request_id_);
   Send({HttpHead{status, std::move(type), std::move(more)}, "", false});
 }
 
@@ -88,6 +142,7 @@ void HttpExchange::Break() {
     over_ = true;
     state_ = State::kEnded;
   }
+  EndTrace("the answer was broken off");
   if (const auto wire = wire_.lock()) wire->Cut(number_);
 }
 
@@ -120,6 +175,7 @@ void HttpExchange::Leave() {
     over_ = left_ = true;
     watcher = watcher_.lock();
   }
+  EndTrace("the client left");
   if (watcher != nullptr) watcher->Left();
 }
 
@@ -127,7 +183,10 @@ void LogFailedRequest(const HttpExchange& exchange, const absl::Status& told) {
   const HttpRequest& request = exchange.request();
   const std::string method =
       request.method.empty() ? "HTTP" : absl::StrCat(request.method, " ", request.path);
-  LogFailedCall({exchange.request_id(), method, request.peer, exchange.caller().name()}, told);
+  const std::shared_ptr<Trace>& trace = exchange.trace();
+  LogFailedCall({exchange.request_id(), method, request.peer, exchange.caller().name(),
+                 trace == nullptr ? absl::string_view() : trace->id()},
+                told);
 }
 
 }  // namespace athanor

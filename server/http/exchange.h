@@ -34,6 +34,9 @@
 
 namespace athanor {
 
+class Trace;
+class Tracer;
+
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
@@ -108,7 +111,15 @@ class HttpExchange {
 
   // Says what the caller may do, and counts it until the answer is sent. Admit sets it.
   const Caller& caller() const { return caller_; }
-  void set_caller(Caller caller) { caller_ = std::move(caller); }
+  void set_caller(Caller caller);
+
+  // Has the request recorded if `tracer` says so. Called once, ahead of all that follows; null: it
+  // is not.
+  void Record(Tracer* tracer);
+  // Names the route that it took, for its span.
+  void NoteRoute(absl::string_view path);
+  // Null: it is not recorded.
+  const std::shared_ptr<Trace>& trace() const { return trace_; }
 
   // Keeps `kept` until the answer is sent or, where the client has left, the exchange goes.
   void Keep(std::shared_ptr<void> kept);
@@ -135,6 +146,9 @@ class HttpExchange {
   enum class State : uint8_t { kAsked, kBegun, kEnded };
 
   static std::string IdOf(const HttpRequest& request);
+  void NoteStatus(int status);
+  // Ends the trace of an answer that will not be whole.
+  void EndTrace(absl::string_view why);
   // Moves on to `next` and returns true if the state is `from`.
   bool Advance(State from, State next);
   void Send(HttpWire::Piece piece);
@@ -143,6 +157,7 @@ class HttpExchange {
   const std::weak_ptr<HttpWire> wire_;
   const uint64_t number_;
   const std::string request_id_;
+  std::shared_ptr<Trace> trace_;
   ServerLedger::Reservation memory_;
   std::string client_;
   Caller caller_;

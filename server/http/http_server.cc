@@ -127,7 +127,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
                                                   .enter = options.enter,
                                                   .error_body = options.error_body,
                                                   .tls = options.tls,
-                                                  .ledger = ledger});
+                                                  .ledger = ledger,
+                                                  .tracer = options.tracer});
   RETURN_IF_ERROR(impl->Accept(std::move(listener), options));
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }

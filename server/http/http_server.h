@@ -56,7 +56,8 @@ struct HttpOptions {
   // Null: everybody. `enter` admits a request once more when its body is whole, and keeps what
   // counts it: before, a client that sends slowly would hold a place among the calls.
   Admit admit, enter;
-  ErrorBody error_body;  // null: plain text
+  ErrorBody error_body;      // null: plain text
+  Tracer* tracer = nullptr;  // null: requests are not recorded
 };
 
 class HttpServer {

@@ -264,6 +264,7 @@ bool Session::OnHead() {
   answering_ = false;
   framing_ = {.http_1_0 = reader_.http_1_0(), .closes = !reader_.keeps_alive()};
   asked_ = std::make_shared<HttpExchange>(std::move(request), weak_from_this(), ++number_);
+  asked_->Record(setup_.tracer);
   asked_->set_client(PeerOfCall(peer_).host);
   exchange_ = asked_;
   in_call_ = true;
@@ -279,6 +280,7 @@ bool Session::OnHead() {
 // Returns false if the request was refused.
 bool Session::Admit(const Route& route) {
   route_ = &route;
+  asked_->NoteRoute(route.path);
   if (setup_.admit == nullptr) {
     asked_->set_caller(Caller::Anybody());
   } else {

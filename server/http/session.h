@@ -53,6 +53,7 @@ struct SessionSetup {
   ServerLedger* ledger = nullptr;       // counts bodies
   ConnectionCalls* calls = nullptr;     // counts what is being answered
   Sessions* sessions = nullptr;
+  Tracer* tracer = nullptr;  // null: requests are not recorded
 };
 
 class HttpSession : public HttpWire {

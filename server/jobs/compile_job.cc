@@ -72,14 +72,15 @@ std::string DoneMessage(const v1::CompileJob& state, v1::CompileJob::StopReason 
 
 CompileJob::CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
                        std::shared_ptr<TapPlan> tapped, SearchPolicy policy,
-                       std::optional<BucketGrid::Ranges> buckets)
+                       std::optional<BucketGrid::Ranges> buckets, std::shared_ptr<Trace> trace)
     : id_(std::move(id)),
       model_(version->name()),
       for_taps_(tapped != nullptr),
       policy_(std::move(policy)),
       buckets_(std::move(buckets)),
       version_(std::move(version)),
-      tapped_(std::move(tapped)) {
+      tapped_(std::move(tapped)),
+      spans_(std::move(trace)) {
   state_.set_id(id_);
   state_.set_model(version_->name());
   state_.set_version(absl::StrCat(version_->version()));
@@ -132,6 +133,7 @@ bool CompileJob::finished() const {
 
 void CompileJob::Changed() {
   ++sequence_;
+  spans_.Note(state_);
   for (auto& [id, changed] : watchers_) changed();
 }
 

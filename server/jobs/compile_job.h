@@ -19,6 +19,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "proto/athanor/v1/compile.pb.h"
 #include "server/base/search_policy.h"
+#include "server/jobs/job_spans.h"
 #include "server/models/model_version.h"
 
 namespace athanor {
@@ -26,10 +27,11 @@ namespace athanor {
 class CompileJob {
  public:
   // Makes the plan that serves `version`, or, if `tapped` is set, one of its plans with taps.
-  // `policy` is that of its search.
+  // `policy` is that of its search. `trace` is null if it is not recorded.
   CompileJob(std::string id, std::shared_ptr<ModelVersion> version,
              std::shared_ptr<TapPlan> tapped = nullptr, SearchPolicy policy = {},
-             std::optional<BucketGrid::Ranges> buckets = std::nullopt);
+             std::optional<BucketGrid::Ranges> buckets = std::nullopt,
+             std::shared_ptr<Trace> trace = nullptr);
 
   const std::string& id() const { return id_; }
   const std::string& model() const { return model_; }
@@ -86,6 +88,7 @@ class CompileJob {
   std::weak_ptr<ModelVersion> let_go_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<TapPlan> tapped_ ABSL_GUARDED_BY(mu_);
   v1::CompileJob state_ ABSL_GUARDED_BY(mu_);
+  JobSpans spans_ ABSL_GUARDED_BY(mu_);
   std::string why_ ABSL_GUARDED_BY(mu_);
   uint64_t sequence_ ABSL_GUARDED_BY(mu_) = 1;
   std::optional<v1::CompileJob::StopReason> stop_ ABSL_GUARDED_BY(mu_);

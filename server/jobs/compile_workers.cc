@@ -13,7 +13,7 @@ namespace athanor {
 
 CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
                                CompileBackends* backends, PlanKeeper* keeper,
-                               const PlanLoader* loader)
+                               const PlanLoader* loader, Tracer* tracer)
     : options_(options),
       registry_(registry),
       backends_(*backends),
@@ -21,7 +21,7 @@ CompileWorkers::CompileWorkers(const ServerOptions& options, Registry* registry,
       loader_(*loader),
       policies_(options, backends, keeper),
       pins_(registry, keeper, loader, &policies_),
-      jobs_(options.max_compile_jobs),
+      jobs_(options.max_compile_jobs, tracer),
       queue_(static_cast<int>(options.compile_workers), options.max_compile_jobs) {
   const int count = static_cast<int>(options.compile_workers);
   for (int i = 0; i < count; ++i) {

@@ -42,11 +42,13 @@
 
 namespace athanor {
 
+class Tracer;
+
 class CompileWorkers {
  public:
-  // All arguments outlive it.
+  // All arguments outlive it. `tracer` may be null: jobs are not recorded.
   CompileWorkers(const ServerOptions& options, Registry* registry, CompileBackends* backends,
-                 PlanKeeper* keeper, const PlanLoader* loader);
+                 PlanKeeper* keeper, const PlanLoader* loader, Tracer* tracer = nullptr);
   ~CompileWorkers() { Stop(); }
 
   const SearchPolicies& policies() const { return policies_; }

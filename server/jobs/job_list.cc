@@ -1,6 +1,7 @@
 #include "server/jobs/job_list.h"
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "compiler/ir/value/message.h"
+#include "server/tracing/tracer.h"
 
 namespace athanor {
 namespace {
@@ -23,16 +25,22 @@ constexpr int64_t kMostOfDeleted = 50;
 
 }  // namespace
 
-JobList::JobList(int64_t most) : most_(most), id_prefix_(NewIdPrefix()) {}
+JobList::JobList(int64_t most, Tracer* tracer)
+    : most_(most), id_prefix_(NewIdPrefix()), tracer_(tracer) {}
 
 std::shared_ptr<CompileJob> JobList::New(const std::shared_ptr<ModelVersion>& version,
                                          const std::shared_ptr<TapPlan>& tapped,
                                          SearchPolicy policy,
                                          std::optional<BucketGrid::Ranges> buckets) {
+  std::shared_ptr<Trace> trace;
+  if (tracer_ != nullptr) {
+    trace = tracer_->BeginOwn(absl::StrCat("compile ", version->name()),
+                              std::chrono::steady_clock::now());
+  }
   MutexLock lock(mu_);
   const uint64_t number = ++last_id_;
   auto job = std::make_shared<CompileJob>(absl::StrCat(id_prefix_, number), version, tapped,
-                                          std::move(policy), std::move(buckets));
+                                          std::move(policy), std::move(buckets), std::move(trace));
   job->slot()->SetJob(job->id(), /*compiling=*/false);
   jobs_.emplace(number, job);
   return job;

@@ -23,9 +23,12 @@
 
 namespace athanor {
 
+class Tracer;
+
 class JobList {
  public:
-  explicit JobList(int64_t most);
+  // `tracer` may be null, and outlives it.
+  explicit JobList(int64_t most, Tracer* tracer = nullptr);
 
   // Makes a job with an id of its own, and names it in the slot that it makes a plan for. `tapped`
   // is null but for a plan with taps.
@@ -43,6 +46,7 @@ class JobList {
  private:
   const int64_t most_;
   const std::string id_prefix_;
+  Tracer* const tracer_;  // null: jobs are not recorded
   mutable Mutex mu_;
   uint64_t last_id_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<uint64_t, std::shared_ptr<CompileJob>> jobs_ ABSL_GUARDED_BY(mu_);

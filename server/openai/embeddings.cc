@@ -91,7 +91,7 @@ std::string EmbeddingsText(const EmbeddingsCall& call, const EmbeddingResult& re
 
 void AnswerEmbeddings(ServerCore& core, std::shared_ptr<HttpExchange> exchange, EmbeddingsCall call,
                       EmbeddingRequest request) {
-  const std::string& client = exchange->client();
+  InferenceCaller caller{.client = exchange->client(), .trace = exchange->trace()};
   auto done = [&core, exchange, call = std::move(call)](absl::StatusOr<EmbeddingResult> result) {
     if (!result.ok()) {
       AnswerError(*exchange, result.status());
@@ -104,7 +104,7 @@ void AnswerEmbeddings(ServerCore& core, std::shared_ptr<HttpExchange> exchange, 
     }
   };
   const auto embedding =
-      Embedding::Make(core, {.client = client}, std::move(request), std::move(done));
+      Embedding::Make(core, std::move(caller), std::move(request), std::move(done));
   const auto leaver = std::make_shared<Leaver>(core, embedding);
   exchange->Keep(leaver);
   exchange->Watch(leaver);

@@ -29,7 +29,7 @@ class RestInfer final : public InferenceSink,
       : core_(core),
         model_(std::move(model)),
         exchange_(std::move(exchange)),
-        inference_(core, {.client = exchange_->client()}, this) {}
+        inference_(core, {.client = exchange_->client(), .trace = exchange_->trace()}, this) {}
 
   void Begin() {
     self_ = shared_from_this();

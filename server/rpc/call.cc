@@ -3,19 +3,25 @@
 #include "server/base/call_log.h"
 #include "server/base/log.h"
 #include "server/base/public_status.h"
+#include "server/tracing/trace.h"
 
 namespace athanor {
 namespace {
 
-constexpr char kRequestIdKey[] = "x-request-id";
+// Codes that say that the server failed, not the request, as OpenTelemetry has it for gRPC.
+bool IsServersFault(const absl::Status& status) {
+  return absl::IsDeadlineExceeded(status) || absl::IsUnimplemented(status) ||
+         absl::IsInternal(status) || absl::IsUnavailable(status);
+}
+
+void EndTrace(Trace& trace, const absl::Status& told) {
+  const std::string code = absl::StatusCodeToString(told.code());
+  trace.Set("rpc.response.status_code", code);
+  if (IsServersFault(told)) trace.Fail(code, told.message());
+  trace.End();
+}
 
 }  // namespace
-
-std::string RequestId(const grpc::CallbackServerContext& context) {
-  auto it = context.client_metadata().find(kRequestIdKey);
-  if (it == context.client_metadata().end()) return RequestIdFor("");
-  return RequestIdFor(absl::string_view(it->second.data(), it->second.size()));
-}
 
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes) {
   bytes->Clear();  // a stream passes the same buffer again
@@ -26,19 +32,45 @@ grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::Byte
 
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
                      const absl::Status& status, RpcAdmission* admission) {
-  if (admission != nullptr) admission->End();
-  if (status.ok()) return grpc::Status::OK;
-  const std::string id = RequestId(context);
+  admission->End();
+  const absl::Status told = PublicStatus(status);
+  if (admission->trace() != nullptr) EndTrace(*admission->trace(), told);
+  const std::string& id = admission->request_id();
   context.AddTrailingMetadata(kRequestIdKey, id);
-  absl::string_view client;
-  if (admission != nullptr) client = admission->caller().name();
-  LogFailedCall({id, method, context.peer(), client}, PublicStatus(status));
+  if (told.ok()) return grpc::Status::OK;
+  LogFailedCall({id, method, context.peer(), admission->caller().name(), admission->trace_id()},
+                told);
   return ToGrpc(status);
+}
+
+grpc::Status EndPublicCall(absl::string_view method, grpc::CallbackServerContext& context,
+                           const absl::Status& status) {
+  const auto given = context.client_metadata().find(kRequestIdKey);
+  absl::string_view sent;
+  if (given != context.client_metadata().end()) sent = {given->second.data(), given->second.size()};
+  const std::string id = RequestIdFor(sent);
+  context.AddTrailingMetadata(kRequestIdKey, id);
+  if (status.ok()) return grpc::Status::OK;
+  LogFailedCall({id, method, context.peer(), ""}, PublicStatus(status));
+  return ToGrpc(status);
+}
+
+void LogCall(absl::string_view method, const RpcAdmission& admission, absl::string_view model,
+             std::chrono::steady_clock::time_point arrived, const absl::Status& status) {
+  if (!DebugLogged()) return;
+  const auto took = std::chrono::steady_clock::now() - arrived;
+  LogDebug("call", {{"request", admission.request_id()},
+                    LogField::Optional("trace", admission.trace_id()),
+                    {"method", method},
+                    {"model", model},
+                    {"us", std::chrono::duration_cast<std::chrono::microseconds>(took).count()},
+                    {"code", absl::StatusCodeToString(status.code())}});
 }
 
 void LogAudited(const RpcAdmission& admission, const grpc::CallbackServerContext& context,
                 absl::string_view model) {
-  LogInfo("audit", {{"request", RequestId(context)},
+  LogInfo("audit", {{"request", admission.request_id()},
+                    LogField::Optional("trace", admission.trace_id()),
                     {"method", admission.row().method},
                     {"client", admission.caller().name()},
                     {"peer", context.peer()},

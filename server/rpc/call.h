@@ -12,6 +12,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include <chrono>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -30,17 +31,19 @@
 
 namespace athanor {
 
-// Returns the caller's x-request-id if it is short and printable, otherwise a new id. It appears in
-// log lines and in the trailing metadata of failed calls.
-std::string RequestId(const grpc::CallbackServerContext& context);
-
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
 
-// Logs a failed call and adds the request id to its trailing metadata. Call it before Finish.
-// `admission`: of the call; null if it has none. Ends it, so that the client's next call is not one
-// too many.
+// Adds the request id to the trailing metadata, ends the trace, and logs the call if it failed.
+// Call it before Finish. Ends the admission, so that the client's next call is not one too many.
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
-                     const absl::Status& status, RpcAdmission* admission = nullptr);
+                     const absl::Status& status, RpcAdmission* admission);
+// The same for calls that have no admission, and no trace.
+grpc::Status EndPublicCall(absl::string_view method, grpc::CallbackServerContext& context,
+                           const absl::Status& status);
+
+// Logs how a call went, at the level debug.
+void LogCall(absl::string_view method, const RpcAdmission& admission, absl::string_view model,
+             std::chrono::steady_clock::time_point arrived, const absl::Status& status);
 
 // Logs that a caller has done what the table of RPCs marks (server/access/rpcs.h).
 void LogAudited(const RpcAdmission& admission, const grpc::CallbackServerContext& context,

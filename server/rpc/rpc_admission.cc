@@ -1,36 +1,70 @@
 #include "server/rpc/rpc_admission.h"
 
+#include <chrono>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/base/call_log.h"
+#include "server/net/peers.h"
+#include "server/tracing/tracer.h"
 
 namespace athanor {
 namespace {
 
 constexpr char kAuthorization[] = "authorization";
+constexpr char kTraceparent[] = "traceparent", kTracestate[] = "tracestate";
+
+// Returns the first value of that name; "" if there is none.
+absl::string_view MetadataOf(const grpc::CallbackServerContext& context, const char* name) {
+  const auto given = context.client_metadata().find(name);
+  if (given == context.client_metadata().end()) return "";
+  return {given->second.data(), given->second.size()};
+}
+
+std::shared_ptr<Trace> BeginTrace(ServerCore& core, const grpc::CallbackServerContext& context,
+                                  const RpcRow& row, const std::string& request_id) {
+  if (core.tracer() == nullptr) return nullptr;
+  const bool one = context.client_metadata().count(kTraceparent) == 1;  // several are none
+  std::shared_ptr<Trace> trace = core.tracer()->Begin(
+      {one ? MetadataOf(context, kTraceparent) : "", MetadataOf(context, kTracestate)}, row.method,
+      std::chrono::steady_clock::now());
+  if (trace == nullptr) return nullptr;
+  const std::string method = absl::StrCat(row.service, "/", row.method);
+  trace->Rename(method);
+  trace->Set("rpc.system.name", "grpc");
+  trace->Set("rpc.method", method);
+  trace->Set("client.address", PeerOfCall(context.peer()).host);
+  trace->Set("athanor.request_id", request_id);
+  return trace;
+}
 
 }  // namespace
 
 absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
                                 absl::string_view method) {
   absl::string_view token;
-  if (!core.access().open()) {
-    const auto given = context.client_metadata().find(kAuthorization);
-    if (given != context.client_metadata().end()) {
-      token = BearerToken(absl::string_view(given->second.data(), given->second.size()));
-    }
-  }
+  if (!core.access().open()) token = BearerToken(MetadataOf(context, kAuthorization));
   return core.access().Admit(RpcNamed(method).roles, method, token);
 }
 
 RpcAdmission::RpcAdmission(ServerCore& core, const grpc::CallbackServerContext& context,
                            absl::string_view method, CallKind kind)
     : row_(RpcNamed(method)),
+      request_id_(RequestIdFor(MetadataOf(context, kRequestIdKey))),
+      trace_(BeginTrace(core, context, row_, request_id_)),
       access_([&] {
         absl::StatusOr<Caller> caller = CallerOf(core, context, method);
         if (caller.ok()) caller_ = *std::move(caller);
         return caller.status();
       }()),
       slot_(core, context.peer(), kind),
-      client_(caller_.name().empty() ? context.peer() : caller_.name()) {}
+      client_(caller_.name().empty() ? context.peer() : caller_.name()) {
+  if (trace_ != nullptr && !caller_.name().empty()) trace_->Set("enduser.id", caller_.name());
+}
+
+absl::string_view RpcAdmission::trace_id() const {
+  return trace_ == nullptr ? absl::string_view() : trace_->id();
+}
 
 absl::Status RpcAdmission::status(bool while_draining) const {
   if (!access_.ok()) return access_;

@@ -1,5 +1,5 @@
 // Admits a call, here and nowhere else: who makes it and whether they may (server/access), then its
-// place among the calls (CallSlot). Held as long as the call runs.
+// place among the calls (CallSlot). Held as long as the call runs, with its id and its trace.
 //
 //   RpcAdmission admission(core, *context, "GetModel");
 //   RETURN_IF_ERROR(admission.status());
@@ -9,6 +9,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,6 +21,8 @@
 #include "server/core/core.h"
 
 namespace athanor {
+
+class Trace;
 
 // Finds the caller of `method`, a name of server/access/rpcs.h.
 absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
@@ -40,6 +43,13 @@ class RpcAdmission {
   const RpcRow& row() const { return row_; }
   // Names whom fair sharing counts the call for: the identity, else the peer.
   const std::string& client() const { return client_; }
+  // The caller's x-request-id if it is fit, else one made here: in the reply's trailing metadata,
+  // in each line of the log and in the span.
+  const std::string& request_id() const { return request_id_; }
+  // Null: the call is not recorded.
+  const std::shared_ptr<Trace>& trace() const { return trace_; }
+  // Returns the trace's number for the log; "" if it is not recorded.
+  absl::string_view trace_id() const;
 
   // Returns the model that the request names by its row; "" if it names none.
   std::string ModelOf(const google::protobuf::Message& request) const;
@@ -48,6 +58,8 @@ class RpcAdmission {
 
  private:
   const RpcRow& row_;
+  const std::string request_id_;
+  const std::shared_ptr<Trace> trace_;
   Caller caller_;
   absl::Status access_;
   const CallSlot slot_;

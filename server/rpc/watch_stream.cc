@@ -70,8 +70,8 @@ void WatchStream::WriteLast(const google::protobuf::Message& state) {
   if (!serialized.ok()) return End(absl::ResourceExhaustedError(serialized.error_message()));
   writing_ = true;
   ended_ = true;
-  admission_.End();
-  StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
+  StartWriteAndFinish(&bytes_, grpc::WriteOptions(),
+                      EndCall(method_, *context_, absl::OkStatus(), &admission_));
 }
 
 void WatchStream::End(const absl::Status& status) {

@@ -35,7 +35,11 @@ std::string Utf8(absl::string_view text) {
   return out;
 }
 
-opentelemetry::proto::common::v1::AnyValue* AddKey(absl::string_view key, OtlpSpan* span) {
+// Returns where the attribute's value goes, which may be there.
+opentelemetry::proto::common::v1::AnyValue* ValueOf(absl::string_view key, OtlpSpan* span) {
+  for (auto& attribute : *span->mutable_attributes()) {
+    if (attribute.key() == key) return attribute.mutable_value();
+  }
   auto* attribute = span->add_attributes();
   attribute->set_key(key.data(), key.size());
   return attribute->mutable_value();
@@ -43,14 +47,19 @@ opentelemetry::proto::common::v1::AnyValue* AddKey(absl::string_view key, OtlpSp
 
 }  // namespace
 
-void AddAttribute(absl::string_view key, absl::string_view value, OtlpSpan* span) {
-  AddKey(key, span)->set_string_value(Utf8(value));
+void SetAttribute(absl::string_view key, absl::string_view value, OtlpSpan* span) {
+  ValueOf(key, span)->set_string_value(Utf8(value));
 }
-void AddAttribute(absl::string_view key, int64_t value, OtlpSpan* span) {
-  AddKey(key, span)->set_int_value(value);
+void SetAttribute(absl::string_view key, int64_t value, OtlpSpan* span) {
+  ValueOf(key, span)->set_int_value(value);
 }
-void AddAttribute(absl::string_view key, double value, OtlpSpan* span) {
-  AddKey(key, span)->set_double_value(value);
+void SetAttribute(absl::string_view key, double value, OtlpSpan* span) {
+  ValueOf(key, span)->set_double_value(value);
+}
+void SetAttribute(absl::string_view key, const std::vector<std::string>& values, OtlpSpan* span) {
+  auto* array = ValueOf(key, span)->mutable_array_value();
+  array->clear_values();
+  for (const std::string& value : values) array->add_values()->set_string_value(Utf8(value));
 }
 
 uint64_t RandomId() {
@@ -58,12 +67,13 @@ uint64_t RandomId() {
   return absl::Uniform<uint64_t>(absl::IntervalClosed, generator, 1, UINT64_MAX);
 }
 
-Trace::Span::Span(Trace* trace, absl::string_view name, TraceTime begin, TraceTime end)
+Trace::Span::Span(Trace* trace, const std::string& parent, absl::string_view name, TraceTime begin,
+                  TraceTime end)
     : trace_(*trace) {
   const TraceContext& context = trace->context();
   span_.set_trace_id(TraceIdBytes(context));
   span_.set_span_id(SpanIdBytes(RandomId()));
-  span_.set_parent_span_id(SpanIdBytes(context.span));
+  span_.set_parent_span_id(parent);
   span_.set_trace_state(trace->origin_.state);
   span_.set_flags(kSampled | kRemoteKnown);
   span_.set_name(name.data(), name.size());
@@ -116,7 +126,7 @@ void Trace::Rename(absl::string_view name) {
 void Trace::Fail(absl::string_view type, absl::string_view message) {
   MutexLock lock(mu_);
   if (ended_) return;
-  AddAttribute("error.type", type, &own_);
+  SetAttribute("error.type", type, &own_);
   own_.mutable_status()->set_code(opentelemetry::proto::trace::v1::Status::STATUS_CODE_ERROR);
   own_.mutable_status()->set_message(Utf8(message));
 }

@@ -32,12 +32,13 @@ using TraceTime = std::chrono::steady_clock::time_point;
 // Returns a number that is not 0.
 uint64_t RandomId();
 
-// Adds an attribute; cuts a text to 1 KiB.
-void AddAttribute(absl::string_view key, absl::string_view value, OtlpSpan* span);
-void AddAttribute(absl::string_view key, int64_t value, OtlpSpan* span);
-void AddAttribute(absl::string_view key, double value, OtlpSpan* span);
-inline void AddAttribute(absl::string_view key, const char* value, OtlpSpan* span) {
-  AddAttribute(key, absl::string_view(value), span);
+// Sets an attribute; cuts a text to 1 KiB.
+void SetAttribute(absl::string_view key, absl::string_view value, OtlpSpan* span);
+void SetAttribute(absl::string_view key, int64_t value, OtlpSpan* span);
+void SetAttribute(absl::string_view key, double value, OtlpSpan* span);
+void SetAttribute(absl::string_view key, const std::vector<std::string>& values, OtlpSpan* span);
+inline void SetAttribute(absl::string_view key, const char* value, OtlpSpan* span) {
+  SetAttribute(key, absl::string_view(value), span);
 }
 
 class Trace {
@@ -51,8 +52,12 @@ class Trace {
 
     template <typename T>
     Span& Set(absl::string_view key, const T& value) {
-      AddAttribute(key, value, &span_);
+      SetAttribute(key, value, &span_);
       return *this;
+    }
+    // Describes a part of this part.
+    Span Child(absl::string_view name, TraceTime begin, TraceTime end) {
+      return Span(&trace_, span_.span_id(), name, begin, end);
     }
     Span& Event(absl::string_view name, TraceTime time);
     // Names other requests that it was done for; keeps 128 of them.
@@ -60,7 +65,8 @@ class Trace {
 
    private:
     friend class Trace;
-    Span(Trace* trace, absl::string_view name, TraceTime begin, TraceTime end);
+    Span(Trace* trace, const std::string& parent, absl::string_view name, TraceTime begin,
+         TraceTime end);
 
     Trace& trace_;
     OtlpSpan span_;
@@ -85,13 +91,13 @@ class Trace {
 
   // Describes a part of the request, of which both ends are known.
   Span Child(absl::string_view name, TraceTime begin, TraceTime end) {
-    return Span(this, name, begin, end);
+    return Span(this, SpanIdBytes(origin_.context.span), name, begin, end);
   }
   // The following are about the request's own span.
   template <typename T>
   void Set(absl::string_view key, const T& value) {
     MutexLock lock(mu_);
-    if (!ended_) AddAttribute(key, value, &own_);
+    if (!ended_) SetAttribute(key, value, &own_);
   }
   void Rename(absl::string_view name);
   // Says that it failed; `type` is its attribute error.type.

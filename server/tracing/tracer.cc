@@ -1,35 +1,14 @@
 #include "server/tracing/tracer.h"
 
-#include <unistd.h>
-
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "absl/numeric/int128.h"
-#include "absl/strings/str_cat.h"
-#include "deploy/bazel/libs/version.h"
-#include "server/net/collector_address.h"
-#include "server/tracing/otlp_sender.h"
 
 namespace athanor {
 namespace {
 
 constexpr int64_t kAll = 1'000'000;
-
-opentelemetry::proto::resource::v1::Resource ThisServer() {
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
-  OtlpSpan facts;
-  AddAttribute("service.name", "athanord", &facts);
-  AddAttribute("service.version", kVersion, &facts);
-  AddAttribute("service.instance.id", absl::StrCat(host, ":", getpid()), &facts);
-  AddAttribute("host.name", host, &facts);
-  AddAttribute("process.pid", static_cast<int64_t>(getpid()), &facts);
-  opentelemetry::proto::resource::v1::Resource resource;
-  resource.mutable_attributes()->Swap(facts.mutable_attributes());
-  return resource;
-}
 
 }  // namespace
 
@@ -69,14 +48,6 @@ std::shared_ptr<Trace> Tracer::BeginOwn(absl::string_view name, TraceTime begin)
   return std::make_shared<Trace>(
       Trace::Origin{.context = {RandomId(), id, RandomId(), /*sampled=*/true}}, name,
       OtlpSpan::SPAN_KIND_INTERNAL, begin, exporter_.queue());
-}
-
-std::unique_ptr<Tracer> MakeTracer(const ServerOptions& options, MetricCells* metrics) {
-  if (options.otlp_endpoint.empty()) return nullptr;
-  const auto address = ParseCollectorAddress("--otlp_endpoint", options.otlp_endpoint);
-  if (!address.ok()) return nullptr;  // the options are checked before
-  return std::make_unique<Tracer>(options.trace_ratio, ExporterOptions{}, MakeOtlpSender(*address),
-                                  ThisServer(), metrics);
 }
 
 }  // namespace athanor

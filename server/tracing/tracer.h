@@ -1,6 +1,6 @@
 // Decides which requests are recorded, and sends their spans to a collector.
 //
-//   std::unique_ptr<Tracer> tracer = MakeTracer(options, &metrics.server());   // null: off
+//   std::unique_ptr<Tracer> tracer = MakeTracer(options, &metrics.server());   // make_tracer.h
 //   if (tracer != nullptr) trace = tracer->Begin({traceparent, tracestate}, "ModelInfer", arrived);
 //
 // A request whose parent is recorded is recorded, and one whose parent is not is not; of the
@@ -13,7 +13,6 @@
 #include <memory>
 
 #include "absl/strings/string_view.h"
-#include "server/base/options.h"
 #include "server/metrics/metric_cells.h"
 #include "server/tracing/span_exporter.h"
 #include "server/tracing/trace.h"
@@ -44,9 +43,6 @@ class Tracer {
   const int64_t ratio_;
   SpanExporter exporter_;
 };
-
-// Returns null without --otlp_endpoint. REQUIRES: the options are valid.
-std::unique_ptr<Tracer> MakeTracer(const ServerOptions& options, MetricCells* metrics);
 
 }  // namespace athanor
 

@@ -115,6 +115,37 @@ TEST_F(TracerTest, SpansHaveTheParentsTraceAndTheirOwnNumbers) {
   EXPECT_EQ(run.events(0).time_unix_nano(), begin + 3'000'000);
 }
 
+TEST_F(TracerTest, PartsHaveParts) {
+  const auto tracer = Make(kAll);
+  const auto trace = tracer->BeginOwn("a", now_);
+  {
+    auto part = trace->Child("part", now_, now_ + milliseconds(3));
+    part.Child("first", now_, now_ + milliseconds(1));
+    part.Set("reasons", std::vector<std::string>{"stop", "length"});
+  }
+  trace->End();
+  const std::vector<OtlpSpan> spans = collector_->AwaitSpans(3);
+  EXPECT_EQ(spans[0].name(), "first");
+  EXPECT_EQ(spans[1].name(), "part");
+  EXPECT_EQ(spans[0].parent_span_id(), spans[1].span_id());
+  EXPECT_EQ(spans[1].parent_span_id(), spans[2].span_id());
+  const auto& reasons = spans[1].attributes(0).value().array_value();
+  ASSERT_EQ(reasons.values_size(), 2);
+  EXPECT_EQ(reasons.values(1).string_value(), "length");
+}
+
+TEST_F(TracerTest, AnAttributeIsThereOnce) {
+  const auto tracer = Make(kAll);
+  const auto trace = tracer->BeginOwn("a", now_);
+  trace->Set("model", "first");
+  trace->Set("other", int64_t{1});
+  trace->Set("model", "second");
+  trace->End();
+  const OtlpSpan span = collector_->AwaitSpans(1)[0];
+  EXPECT_EQ(span.attributes_size(), 2);
+  EXPECT_EQ(AttributeOf(span, "model"), "second");
+}
+
 TEST_F(TracerTest, FailuresAreStatusAndType) {
   const auto tracer = Make(kAll);
   const auto trace = tracer->BeginOwn("compile", now_);

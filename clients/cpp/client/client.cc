@@ -208,7 +208,7 @@ absl::StatusOr<v1::UploadModelResponse> Send(v1::ModelService::Stub* models,
   if (const auto it = trailing.find(kRefusalsKey); refusals != nullptr && it != trailing.end()) {
     refusals->ParseFromArray(it->second.data(), static_cast<int>(it->second.size()));
   }
-  if (!status.ok()) return ToStatus(status);
+  if (!status.ok()) return ToStatus(status, *scope.context());
   return response;
 }
 
@@ -453,7 +453,7 @@ absl::StatusOr<v1::CompileJob> Client::WatchCompileJob(
   }
   if (stopped) scope.context()->TryCancel();
   const grpc::Status status = reader->Finish();
-  if (!status.ok() && !stopped) return ToStatus(status);
+  if (!status.ok() && !stopped) return ToStatus(status, *scope.context());
   return last;
 }
 
@@ -467,7 +467,8 @@ absl::StatusOr<InferReply> Client::Infer(const InferRequest& request, const Call
 absl::Status Client::Infer(const inference::ModelInferRequest& request,
                            inference::ModelInferResponse* response, const CallOptions& options) {
   CallScope scope(options);
-  return ToStatus(services_->inference->ModelInfer(scope.context(), request, response));
+  return ToStatus(services_->inference->ModelInfer(scope.context(), request, response),
+                  *scope.context());
 }
 
 void Client::InferAsync(const inference::ModelInferRequest& request,
@@ -481,8 +482,9 @@ void Client::InferAsync(const inference::ModelInferRequest& request,
         // Releases the context before `done`, after which the client may be destroyed. The context
         // holds the channel; if this thread released it last, the channel would join the very
         // thread it runs on.
+        absl::Status ended = ToStatus(status, *scope->context());
         scope.reset();
-        done(ToStatus(status));
+        done(std::move(ended));
       });
 }
 

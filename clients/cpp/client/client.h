@@ -61,6 +61,9 @@ class Cancellation {
   absl::flat_hash_set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
 };
 
+// The payload of a failed call's status that holds its id, which the server's log has too.
+inline constexpr char kRequestIdKey[] = "x-request-id";
+
 struct CallOptions {
   absl::Duration timeout = absl::InfiniteDuration();
   Cancellation* cancellation = nullptr;

@@ -42,7 +42,7 @@ absl::Status CacheCalls::Export(const v1::ExportCacheRequest& request,
   while (taken.ok() && reader->Read(&chunk)) taken = take(chunk);
   if (!taken.ok()) scope.context()->TryCancel();
   const grpc::Status status = reader->Finish();
-  return taken.ok() ? ToStatus(status) : taken;
+  return taken.ok() ? ToStatus(status, *scope.context()) : taken;
 }
 
 absl::StatusOr<v1::ImportCacheReply> CacheCalls::Import(
@@ -65,7 +65,7 @@ absl::StatusOr<v1::ImportCacheReply> CacheCalls::Import(
   }
   const grpc::Status status = writer->Finish();
   if (!given.ok()) return given;
-  if (!status.ok()) return ToStatus(status);
+  if (!status.ok()) return ToStatus(status, *scope.context());
   return reply;
 }
 

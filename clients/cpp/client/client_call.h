@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "clients/cpp/client/client.h"
@@ -47,9 +49,18 @@ class CallScope {
   Cancellation* const cancellation_;
 };
 
-// Converts a status; gRPC and absl use the same codes.
-inline absl::Status ToStatus(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+// Converts the status of a call that has ended, with its request id; gRPC and absl use the same
+// codes.
+inline absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context) {
+  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
+                         status.error_message());
+  if (converted.ok()) return converted;
+  const auto& trailing = context.GetServerTrailingMetadata();
+  if (const auto id = trailing.find(kRequestIdKey); id != trailing.end()) {
+    converted.SetPayload(kRequestIdKey,
+                         absl::Cord(absl::string_view(id->second.data(), id->second.size())));
+  }
+  return converted;
 }
 
 // Makes a unary call. With `retry`, tries again while the server is unreachable and time is left.
@@ -66,15 +77,15 @@ absl::StatusOr<Reply> Call(Stub* stub,
     CallOptions left = options;
     left.timeout = end - absl::Now();
     Reply reply;
-    grpc::Status status;
+    absl::Status status;
     {
       CallScope scope(left);
-      status = (stub->*method)(scope.context(), request, &reply);
+      status = ToStatus((stub->*method)(scope.context(), request, &reply), *scope.context());
     }
     if (status.ok()) return reply;
-    const bool unreachable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
-    if (!retry || !unreachable || attempt == kAttempts || absl::Now() + pause >= end) {
-      return ToStatus(status);
+    if (!retry || !absl::IsUnavailable(status) || attempt == kAttempts ||
+        absl::Now() + pause >= end) {
+      return status;
     }
     absl::SleepFor(pause);
     pause *= 2;

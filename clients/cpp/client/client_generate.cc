@@ -20,7 +20,7 @@ absl::StatusOr<v1::GenerateResponse> Client::Generate(
   if (stopped) scope.context()->TryCancel();
   const grpc::Status status = reader->Finish();
   if (stopped) return last;
-  if (!status.ok()) return ToStatus(status);
+  if (!status.ok()) return ToStatus(status, *scope.context());
   if (last.finish() == v1::FINISH_UNSPECIFIED) {
     return absl::InternalError("the server ended the answer without a reason (no `finish`)");
   }

@@ -5,11 +5,14 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/types/optional.h"
+#include "clients/cpp/client/client.h"
 
 namespace athanor::client {
 namespace {
@@ -82,9 +85,7 @@ std::string Unreachable(absl::string_view message, const CallScene& scene) {
                       "; start one with athanord, or say where it is with --address");
 }
 
-}  // namespace
-
-std::string ErrorText(const absl::Status& status, const CallScene& scene) {
+std::string Text(const absl::Status& status, const CallScene& scene) {
   const absl::string_view message = status.message();
   if (absl::IsUnavailable(status)) {
     const std::string text = Unreachable(message, scene);
@@ -105,6 +106,14 @@ std::string ErrorText(const absl::Status& status, const CallScene& scene) {
   if (!message.empty()) return WithOption(message, scene);
   return absl::StrCat("the call failed without a reason (",
                       absl::AsciiStrToLower(absl::StatusCodeToString(status.code())), ")");
+}
+
+}  // namespace
+
+std::string ErrorText(const absl::Status& status, const CallScene& scene) {
+  const std::string text = Text(status, scene);
+  const absl::optional<absl::Cord> id = status.GetPayload(kRequestIdKey);
+  return id.has_value() ? absl::StrCat(text, " (request ", std::string(*id), ")") : text;
 }
 
 }  // namespace athanor::client

@@ -20,6 +20,7 @@ struct CallScene {
   std::vector<std::string> options;  // of the command that was given: "--budget"
 };
 
+// Names the request's id where a server refused the call, so that its operator finds it in the log.
 std::string ErrorText(const absl::Status& status, const CallScene& scene);
 
 }  // namespace athanor::client

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "absl/strings/cord.h"
+#include "clients/cpp/client/client.h"
 #include "gtest/gtest.h"
 
 namespace athanor::client {
@@ -50,6 +52,12 @@ TEST(ErrorText, FieldsAreTheOptionsThatWereTyped) {
   EXPECT_EQ(Refused("sampling.top_p: 2 is no probability"), "--top_p: 2 is no probability");
   EXPECT_EQ(Refused("header.graph: empty; the model comes in it, or first of header.files"),
             "the file: empty; the model comes in it, or first of files");
+}
+
+TEST(ErrorText, ARefusedCallHasItsId) {
+  absl::Status status = absl::NotFoundError("no model \"m\"");
+  status.SetPayload(kRequestIdKey, absl::Cord("r-1"));
+  EXPECT_EQ(ErrorText(status, Scene()), "no model \"m\" (request r-1)");
 }
 
 TEST(ErrorText, OtherMessagesStayAsTheyAre) {

@@ -27,6 +27,7 @@ from athanor.given import Given
 from athanor.jobs import CompileJob, compile_job
 from athanor.protos import Stub, cache_pb2, compile_pb2, generate_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
+from athanor.tracing import current_metadata
 
 Result = TypeVar("Result")
 
@@ -80,8 +81,9 @@ class Stubs:
                 "this client was connected before the process was forked, and connections do not "
                 'survive that; start processes with multiprocessing.get_context("spawn") and send '
                 "them the client or model, which pickle, or fork before the first client is made")
+        metadata = call.metadata + self._metadata + current_metadata()
         return operator.attrgetter(call.method)(self)(call.request, timeout=timeout,
-                                                      metadata=call.metadata + self._metadata)
+                                                      metadata=metadata)
 
 
 @contextlib.contextmanager

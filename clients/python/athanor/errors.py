@@ -23,6 +23,8 @@ REFUSALS_KEY = "athanor-refusals-bin"
 REFUSALS_ASKED = ("athanor-max-refusal-bytes", str(512 << 10))
 # Trailing metadata with the google.rpc.Status of a failed call.
 STATUS_KEY = "grpc-status-details-bin"
+# Trailing metadata with the id of a call.
+REQUEST_ID_KEY = "x-request-id"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +66,15 @@ class Error(Exception):
         Every reason why an ONNX model was refused, of which the message holds only some.
     retry_after : float, optional
         Seconds after which the server wants to be asked again; None if it does not say.
+    request_id : str
+        Id of the call that failed, which the server's log has too; empty if it did not reach a
+        server.
     """
 
     code = "UNKNOWN"
     refusals: tuple[Refusal, ...] = ()
     retry_after: float | None = None
+    request_id = ""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -185,6 +191,7 @@ def from_rpc(error: grpc.RpcError) -> Error:
     metadata = error.trailing_metadata() or ()
     found.refusals = _refusals(metadata)
     found.retry_after = _retry_after(metadata)
+    found.request_id = next((str(value) for key, value in metadata if key == REQUEST_ID_KEY), "")
     return found
 
 

@@ -73,7 +73,8 @@ def retry(seconds: int, nanos: int = 0) -> tuple[str, bytes]:
     (details(retry(1 << 62)), None), (details(retry(2))[:-1], None),
 ])
 def test_when_to_come_again(data: bytes, wait: float | None) -> None:
-    error = errors.from_rpc(Failed(("x-request-id", b"1"), ("grpc-status-details-bin", data)))
+    error = errors.from_rpc(Failed(("x-request-id", "r-1"), ("grpc-status-details-bin", data)))
+    assert error.request_id == "r-1"
     assert isinstance(error, athanor.ResourceExhausted) and str(error) == "too many calls"
     assert error.retry_after == wait
 
@@ -83,3 +84,4 @@ def test_an_error_goes_to_other_processes() -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is athanor.ResourceExhausted and again.retry_after == 3.0
     assert again.message == "too many calls" and errors.from_rpc(Failed()).retry_after is None
+    assert errors.from_rpc(Failed()).request_id == ""

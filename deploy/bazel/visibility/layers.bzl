@@ -228,6 +228,7 @@ ROOMS = {
     # The one way from a request to an engine, whatever it came by.
     "server/calls": [
         "server/base",
+        "server/batch",
         "server/core",
         "server/generate",
         "server/generate/sample",
@@ -278,6 +279,7 @@ ROOMS = {
         "server/base",
         "server/core",
         "server/memory",
+        "server/net",
         "server/tracing",
     ],
     "server/rpc/cache": [

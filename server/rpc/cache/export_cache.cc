@@ -194,7 +194,7 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       Finish(EndCall(kMethod, *context_, status, &admission_));
       return;
     }
-    LogInfo("cache exported", {{"request", RequestId(*context_)},
+    LogInfo("cache exported", {{"request", admission_.request_id()},
                                {"model", request_.model()},
                                {"recipes", recipes_},
                                {"plans", plans_},

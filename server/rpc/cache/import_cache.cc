@@ -81,7 +81,7 @@ class ImportCall final : public ChunkReads {
                                                          .digest = reader_.digest()}));
     kept.set_signed_by(absl::BytesToHexString(reader_.signed_by()));
     LogAudited(admission_, *context_, "");
-    LogInfo("cache imported", {{"request", RequestId(*context_)},
+    LogInfo("cache imported", {{"request", admission_.request_id()},
                                {"origin", kept.origin()},
                                {"signed_by", kept.signed_by()},
                                {"recipes_added", kept.recipes_added()},

@@ -39,8 +39,11 @@ class CancelCall final : public grpc::ServerUnaryReactor {
  private:
   void Look() {
     if (job_->finished()) {
-      admission_.End();
-      Finish(SerializeReply(job_->state(), reply_bytes_));
+      const grpc::Status sent = SerializeReply(job_->state(), reply_bytes_);
+      Finish(
+          EndCall(kMethod, *context_,
+                  sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message()),
+                  &admission_));
       return;
     }
     core_.timer().At(Timer::Clock::now() + kLookAgain, [this] { Look(); });

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "server/base/log.h"
 #include "server/rpc/call.h"
 #include "server/rpc/generate/generate_service.h"
 #include "server/rpc/generate/response_message.h"
@@ -35,6 +34,7 @@ GenerateCall::GenerateCall(ServerCore& core, const std::shared_ptr<StreamWriter>
           {.client = admission_.client(),
            .arrived = arrived_,
            .deadline = deadline_,
+           .trace = admission_.trace(),
            // gRPC made the buffer for this call only, though it passes it to the method as const.
            .read = [request] { const_cast<grpc::ByteBuffer*>(request)->Clear(); }},
           {this})) {}
@@ -104,14 +104,7 @@ grpc::Status GenerateCall::Ended(const absl::Status& status) {
     ended = absl::DeadlineExceededError("the call's deadline is over");
   }
   generation_->Count(ended);
-  if (DebugLogged()) {
-    const auto took = Clock::now() - arrived_;
-    LogDebug("call", {{"request", RequestId(*context_)},
-                      {"method", kMethod},
-                      {"model", model_},
-                      {"us", std::chrono::duration_cast<std::chrono::microseconds>(took).count()},
-                      {"code", absl::StatusCodeToString(ended.code())}});
-  }
+  LogCall(kMethod, admission_, model_, arrived_, ended);
   return EndCall(kMethod, *context_, ended, &admission_);
 }
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "server/base/log.h"
 #include "server/rpc/call.h"
 
 namespace athanor {
@@ -14,7 +13,7 @@ constexpr char kMethod[] = "ModelInfer";
 
 InferenceCaller InferenceCallerOf(const grpc::CallbackServerContext& context,
                                   const RpcAdmission& admission) {
-  InferenceCaller caller{.client = admission.client()};
+  InferenceCaller caller{.client = admission.client(), .trace = admission.trace()};
   const auto left = context.deadline() - std::chrono::system_clock::now();
   // gRPC's "no deadline" is so far away that adding it to anything would overflow.
   if (left < std::chrono::hours(24 * 365)) caller.deadline = caller.arrived + left;
@@ -67,14 +66,7 @@ void InferCall::Release() {
 }
 
 void InferCall::Done(const absl::Status& status) {
-  if (DebugLogged()) {
-    const auto took = std::chrono::steady_clock::now() - inference_.arrived();
-    LogDebug("call", {{"request", RequestId(*context_)},
-                      {"method", kMethod},
-                      {"model", inference_.request()->model_name()},
-                      {"us", std::chrono::duration_cast<std::chrono::microseconds>(took).count()},
-                      {"code", absl::StatusCodeToString(status.code())}});
-  }
+  LogCall(kMethod, admission_, inference_.request()->model_name(), inference_.arrived(), status);
   Finish(EndCall(kMethod, *context_, status, &admission_));
 }
 

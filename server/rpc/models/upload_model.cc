@@ -110,7 +110,7 @@ class UploadCall final : public ChunkReads {
       version->serving().Fail(job.status());
     }
     LogAudited(admission_, *context_, version->name());
-    LogInfo("model uploaded", {{"request", RequestId(*context_)},
+    LogInfo("model uploaded", {{"request", admission_.request_id()},
                                {"model", version->name()},
                                {"version", version->version()},
                                {"job", reply.compile_job_id()}});
