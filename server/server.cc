@@ -248,6 +248,9 @@ absl::Status Server::Listen() {
   core_->registry().publisher().SetHook(
       [this](const std::string& name) { network_->health.Tell(name); });
   core_->backends().OnLoss([this] { network_->health.TellAll(); });
+  if (Repository* repository = core_->repository()) {
+    repository->SetReadyHook([this] { network_->health.TellAll(); });
+  }
   return AcceptConnections(std::move(listener));
 }
 
@@ -329,6 +332,7 @@ bool Server::Drain() {
   network_->health.TellAll();
   LogInfo("draining", {{"calls", core_->active_calls()}});
   // Stops jobs first: calls that wait for a plan would only delay the drain.
+  if (core_->repository() != nullptr) core_->repository()->Stop();
   core_->workers().Stop();
   while (core_->active_calls() > 0 && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

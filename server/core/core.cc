@@ -137,7 +137,13 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   absl::Status rules =
       core->workers_->policies().CheckRules("--disable_rules", policy.disabled_rules);
   if (!rules.ok()) return rules;
+  if (!core->options_.model_repository.empty()) {
+    ASSIGN_OR_RETURN(core->repository_,
+                     Repository::Open(core->options_, {*core->registry_, *core->workers_,
+                                                       *core->requests_, core->ledger_}));
+  }
   core->RestoreVersions();
+  if (core->repository_ != nullptr) core->repository_->Start();
   if (!core->access().open()) {
     core->identity_queue_ = std::make_unique<WorkQueue>("identities", 1);
     core->WatchIdentities();
@@ -146,8 +152,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
 }
 
 bool ServerCore::serves() {
-  return absl::c_any_of(backends_->DeviceNames(),
-                        [this](const std::string& device) { return serves(device); });
+  return !loading() && absl::c_any_of(backends_->DeviceNames(),
+                                      [this](const std::string& device) { return serves(device); });
 }
 
 std::vector<v1::Device> ServerCore::Devices() {
@@ -207,6 +213,7 @@ void ServerCore::WatchIdentities() {
 }
 
 ServerCore::~ServerCore() {
+  if (repository_ != nullptr) repository_->Stop();
   if (workers_ != nullptr) workers_->Stop();
 }
 

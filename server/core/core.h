@@ -35,6 +35,7 @@
 #include "server/net/peers.h"
 #include "server/net/rate_limit.h"
 #include "server/net/upload_places.h"
+#include "server/repository/repository.h"
 #include "server/storage/cache_keys.h"
 
 namespace athanor {
@@ -58,13 +59,16 @@ class ServerCore {
   const MemoryReturn& memory_return() const { return memory_return_; }
   Registry& registry() { return *registry_; }
   CompileWorkers& workers() { return *workers_; }
+  Repository* repository() { return repository_.get(); }  // null without --model_repository
   CompileBackends& backends() { return *backends_; }
   // The devices that execute models, as they are now.
   std::vector<v1::Device> Devices();
   // Return whether calls for models of a device, or of any, can be answered: not while draining,
-  // nor on a lost device.
+  // nor on a lost device; of any, not before the models of --model_repository are loaded either.
   bool serves(const std::string& device) { return !draining() && backends_->loss(device).ok(); }
   bool serves();
+  // Reports whether models of --model_repository are still being loaded for the first time.
+  bool loading() const { return repository_ != nullptr && !repository_->ready(); }
   Timer& timer() { return timer_; }
   // An empty cache if plans are not kept.
   Cache& cache() { return no_cache_ != nullptr ? *no_cache_ : *backends_->cache(); }
@@ -137,6 +141,7 @@ class ServerCore {
   std::unique_ptr<WorkQueue> cache_queue_;
   std::unique_ptr<WorkQueue> inflate_queue_;
   std::unique_ptr<WorkQueue> text_queue_;
+  std::unique_ptr<Repository> repository_;
 };
 
 // Streams last as long as their watchers stay, so they have a limit of their own and do not

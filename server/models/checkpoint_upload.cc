@@ -126,6 +126,11 @@ bool CheckpointUpload::IsWeights(size_t file) const {
   return format_ == CheckpointFormat::kGguf || IsSafetensors(files_.path(file));
 }
 
+bool CheckpointUpload::IsFileOfHf(std::string_view path) {
+  return absl::c_linear_search(kTexts, path) || IsRanks(path) || IsModuleConfig(path) ||
+         IsSafetensors(path);
+}
+
 absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const {
   if (format_ == CheckpointFormat::kGguf) {
     if (header.files_size() == 1) return absl::OkStatus();
@@ -134,11 +139,9 @@ absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const 
   }
   bool config = false, weights = false;
   for (const v1::UploadFile& file : header.files()) {
-    const bool text = absl::c_linear_search(kTexts, file.path()) || IsRanks(file.path()) ||
-                      IsModuleConfig(file.path());
     config |= file.path() == kConfig;
     weights |= IsSafetensors(file.path());
-    if (text || IsSafetensors(file.path())) continue;
+    if (IsFileOfHf(file.path())) continue;
     return Invalid("header.files: ", Quoted(file.path()),
                    " is no file of a checkpoint of format \"hf\"; those are *.safetensors (but not "
                    "consolidated*), *.tiktoken, sentence_*_config.json, */config.json, ",

@@ -34,6 +34,9 @@ class CheckpointUpload final : public ModelImport {
   CheckpointUpload(Registry* registry, ServerLedger* ledger, const ServerOptions& options,
                    checkpoint::CheckpointFormat format);
 
+  // Reports whether a checkpoint of format "hf" has a file of this path.
+  static bool IsFileOfHf(std::string_view path);
+
   // Also returns INVALID_ARGUMENT for a file that the format does not have, by its name (so that
   // no weights are sent in vain), for a missing one, for limits that are negative or too large, and
   // for more than 1,000 ignore_keys, or one of more than 1,024 bytes.

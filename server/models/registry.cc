@@ -233,7 +233,8 @@ absl::Status Registry::Verify(const ModelVersion& version, HeldTensors::Stop sto
 }
 
 absl::Status Registry::CheckUploaded(const std::string& name) const {
-  if (options_.model_repository.empty()) return absl::OkStatus();
+  // An empty name, which no model has, would list all.
+  if (options_.model_repository.empty() || name.empty()) return absl::OkStatus();
   for (const auto& version : versions_.List(name)) {
     if (version->row().source.content.empty()) continue;
     return absl::FailedPreconditionError(

@@ -52,7 +52,7 @@ class Registry {
   Challenges& challenges() { return challenges_; }
   LanguageModels& language_models() { return language_models_; }
   ServerLedger& ledger() { return ledger_; }
-  RegistryDb& db() { return *db_; }              // for tests
+  RegistryDb& db() { return *db_; }
   Metrics& metrics() const { return metrics_; }  // where its versions are counted
 
   // Stores a version: tensors first, then its rows. `version` was made from `row` and gets its
@@ -65,6 +65,8 @@ class Registry {
   // Deletes a version, or all of a name's if `version` is empty, and returns them, oldest first.
   // Requests that run keep what they use.
   absl::StatusOr<VersionList> Delete(const std::string& name, const std::string& version);
+  // Says whether Add would take the row, before its tensors are read.
+  absl::Status CheckRoom(const VersionRow& row) const;
   // FAILED_PRECONDITION: the model is one of --model_repository, whose files say what it is.
   absl::Status CheckUploaded(const std::string& name) const;
   // Checks that all that is stored of a version is as it should be. FAILED_PRECONDITION names what
@@ -86,7 +88,6 @@ class Registry {
   // Gives the version the magnitudes of its parameters, and returns them by tensor and dtype. A
   // tensor that cannot be read has none.
   std::vector<MagnitudeRow> FindMagnitudes(ModelVersion* version);
-  absl::Status CheckRoom(const VersionRow& row) const;
   // Stores the row and puts the version into the table, in place of one of its number, which the
   // result is.
   absl::StatusOr<std::shared_ptr<ModelVersion>> Store(VersionRow* row,

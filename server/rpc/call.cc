@@ -83,16 +83,21 @@ absl::Status UnaryCall::CheckModel(const google::protobuf::Message& request) {
 }
 
 void UnaryCall::Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer) {
+  BeginLater(bytes, [answer = std::move(answer)](Done done) mutable { done(answer()); });
+}
+
+void UnaryCall::BeginLater(const grpc::ByteBuffer& bytes, absl::AnyInvocable<void(Done)> answer) {
   if (absl::Status admitted = admission_.status(traits_.while_draining); !admitted.ok()) {
     Finish(EndCall(traits_.name, *context_, admitted, &admission_));
     return;
   }
   auto work = [this, answer = std::move(answer)]() mutable {
-    const absl::Status status = answer();
-    // The context may be gone as soon as Finish is called, so the answer's captures must not need
-    // it.
-    if (status.ok() && admission_.row().audited) LogAudited(admission_, *context_, model_);
-    Finish(EndCall(traits_.name, *context_, status, &admission_));
+    answer([this](const absl::Status& status) {
+      // The context may be gone as soon as Finish is called, so the answer's captures must not need
+      // it.
+      if (status.ok() && admission_.row().audited) LogAudited(admission_, *context_, model_);
+      Finish(EndCall(traits_.name, *context_, status, &admission_));
+    });
   };
   if (traits_.uses_disk) {
     core_.disk_queue().Submit(std::move(work));

@@ -66,6 +66,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   const RpcAdmission& admission() const { return admission_; }
   // `answer` parses `bytes`, does the work and serialises the reply.
   void Begin(const grpc::ByteBuffer& bytes, absl::AnyInvocable<absl::Status()> answer);
+  // As Begin; `answer` calls its argument once, on any thread, when the work is done.
+  using Done = absl::AnyInvocable<void(absl::Status)>;
+  void BeginLater(const grpc::ByteBuffer& bytes, absl::AnyInvocable<void(Done)> answer);
   void OnDone() override { delete this; }
   // Checks that the caller may use the model of the request, and notes it.
   absl::Status CheckModel(const google::protobuf::Message& request);
@@ -98,6 +101,27 @@ grpc::ServerUnaryReactor* AnswerUnary(ServerCore& core, MethodTraits traits,
     }
     const grpc::Status sent = SerializeReply(reply, reply_bytes);
     return sent.ok() ? absl::OkStatus() : absl::ResourceExhaustedError(sent.error_message());
+  });
+  return call;
+}
+
+// As AnswerUnary, of a call whose reply is empty. `handler` takes the request and a function that
+// it calls once, on any thread, when the work is done.
+template <typename Request, typename Reply, typename Handler>
+grpc::ServerUnaryReactor* AnswerLater(ServerCore& core, MethodTraits traits,
+                                      grpc::CallbackServerContext* context,
+                                      const grpc::ByteBuffer* bytes, grpc::ByteBuffer* reply_bytes,
+                                      Handler handler) {
+  auto* call = new UnaryCall(core, traits, context);
+  call->BeginLater(*bytes, [&core, call, bytes, reply_bytes,
+                            handler = std::move(handler)](UnaryCall::Done done) mutable {
+    ServerLedger::Reservation held;
+    Request request;
+    absl::Status status = ParseRequest(core, *bytes, &request, &held);
+    if (status.ok()) status = call->CheckModel(request);
+    if (!status.ok()) return done(status);
+    SerializeReply(Reply(), reply_bytes);
+    handler(request, std::move(done));
   });
   return call;
 }

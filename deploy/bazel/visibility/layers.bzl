@@ -190,6 +190,15 @@ ROOMS = {
         "server/models",
         "server/plans",
     ],
+    # Models of a folder in Triton's layout.
+    "server/repository": [
+        "server/base",
+        "server/batch",
+        "server/jobs",
+        "server/memory",
+        "server/models",
+        "server/storage",
+    ],
     "server/core": [
         "server/access",
         "server/base",
@@ -201,6 +210,7 @@ ROOMS = {
         "server/metrics",
         "server/models",
         "server/net",
+        "server/repository",
         "server/restore",
         "server/storage",
         "server/tracing",

@@ -320,9 +320,10 @@ nlohmann::json ServerStatus(ServerCore& core) {
   }
   Json status = {{"server",
                   {{"version", kVersion},
-                   {"state", core.draining() ? "draining"
-                             : core.serves() ? "serving"
-                                             : "device lost"},
+                   {"state", core.draining()  ? "draining"
+                             : core.serves()  ? "serving"
+                             : core.loading() ? "loading models"
+                                              : "device lost"},
                    {"uptime", Seconds(std::chrono::system_clock::now()) - Seconds(core.started())},
                    {"threads", core.options().threads},
                    {"compile_workers", core.options().compile_workers}}},

@@ -11,6 +11,7 @@ grpc::ServerUnaryReactor* ModelService::DeleteModel(Context* context, const Byte
   return AnswerUnary<v1::DeleteModelRequest, v1::DeleteModelResponse>(
       core_, {.name = "DeleteModel", .uses_disk = true}, context, request, reply,
       [this](const v1::DeleteModelRequest& asked, v1::DeleteModelResponse* answer) {
+        RETURN_IF_ERROR(core_.registry().CheckUploaded(asked.name()));
         ASSIGN_OR_RETURN(auto deleted, core_.registry().Delete(asked.name(), asked.version()));
         for (const auto& version : deleted) {
           core_.workers().CancelFor(*version);

@@ -57,6 +57,7 @@ class UploadCall final : public ChunkReads {
 
   absl::Status CheckHeader(const v1::UploadHeader& header) {
     RETURN_IF_ERROR(admission_.caller().MayUse(header.name()));
+    RETURN_IF_ERROR(core_.registry().CheckUploaded(header.name()));
     name_ = header.name();
     RETURN_IF_ERROR(CheckNumberOfModels());
     const auto& rules = header.disable_rules();

@@ -1,0 +1,200 @@
+#include "server/repository/repository.h"
+
+#include <utility>
+
+#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
+
+namespace athanor {
+namespace {
+
+absl::Status Draining() { return absl::UnavailableError("the server is draining"); }
+
+}  // namespace
+
+absl::Status CheckRepositoryParameter(std::string_view name) {
+  if (name == "unload_dependents") return absl::OkStatus();  // no model depends on another
+  if (name == "config" || name.starts_with("file:")) {
+    return Invalid("parameter ", Quoted(std::string(name)),
+                   ": a model is what its folder holds; change config.pbtxt and the files there");
+  }
+  return Invalid("there is no parameter ", Quoted(std::string(name)));
+}
+
+Repository::Repository(const ServerOptions& options, const RepositoryParts& parts,
+                       RepositoryFolder folder)
+    : options_(options),
+      models_(options, parts, std::move(folder), stopping_,
+              [this](const std::shared_ptr<ModelVersion>& version, Look look) {
+                Await(version, look);
+              }) {
+  MutexLock lock(link_->mu);
+  link_->repository = this;
+}
+
+absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const ServerOptions& options,
+                                                             const RepositoryParts& parts) {
+  ASSIGN_OR_RETURN(RepositoryFolder folder, RepositoryFolder::Open(options.model_repository));
+  return std::unique_ptr<Repository>(new Repository(options, parts, std::move(folder)));
+}
+
+void Repository::Start() {
+  thread_ = std::thread([this] { Loop(); });
+}
+
+void Repository::Stop() {
+  stopping_ = true;
+  {
+    MutexLock lock(link_->mu);
+    link_->repository = nullptr;
+  }
+  {
+    MutexLock lock(mu_);
+    wake_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Repository::Loop() {
+  models_.LookAtAll(Look::kFirst);
+  looked_ = true;
+  TellReady();
+  const bool polls = options_.model_control == "poll";
+  const std::chrono::milliseconds poll(options_.repository_poll_ms);
+  Clock::time_point next = Clock::now() + poll;
+  for (;;) {
+    Work work;
+    {
+      MutexLock lock(mu_);
+      while (work_.empty() && !stopping_ && (!polls || Clock::now() < next)) {
+        if (polls) {
+          wake_.WaitUntil(lock, next);
+        } else {
+          wake_.Wait(lock);
+        }
+      }
+      ended_ = stopping_ && work_.empty();
+      if (ended_) return;
+      if (!work_.empty()) {
+        work = std::move(work_.front());
+        work_.pop_front();
+      }
+    }
+    if (work) {
+      work();
+      continue;
+    }
+    models_.LookAtAll(Look::kPoll);
+    next = Clock::now() + poll;
+  }
+}
+
+void Repository::Post(Work work) {
+  {
+    MutexLock lock(mu_);
+    if (!ended_) {
+      work_.push_back(std::move(work));
+      wake_.NotifyAll();
+      return;
+    }
+  }
+  work();  // which finds that it is stopping
+}
+
+void Repository::Ask(Done done, absl::AnyInvocable<void(Done)> work) {
+  if (!ByCalls(options_)) {
+    done(absl::FailedPreconditionError(
+        Cat("models are loaded and unloaded by calls with --model_control=explicit only; it is ",
+            options_.model_control)));
+    return;
+  }
+  Post([this, done = std::move(done), work = std::move(work)]() mutable {
+    if (stopping_) {
+      done(Draining());
+    } else {
+      work(std::move(done));
+    }
+  });
+}
+
+void Repository::Load(const std::string& name, Done done) {
+  Ask(std::move(done), [this, name](Done answer) { DoLoad(name, std::move(answer)); });
+}
+
+void Repository::Unload(const std::string& name, Done done) {
+  Ask(std::move(done), [this, name](Done answer) { answer(models_.Unload(name)); });
+}
+
+void Repository::SetReadyHook(std::function<void()> hook) {
+  {
+    MutexLock lock(mu_);
+    ready_hook_ = std::move(hook);
+  }
+  TellReady();
+}
+
+void Repository::TellReady() {
+  if (!ready()) return;
+  std::function<void()> hook;
+  {
+    MutexLock lock(mu_);
+    hook = std::exchange(ready_hook_, nullptr);
+  }
+  if (hook) hook();
+}
+
+void Repository::Await(const std::shared_ptr<ModelVersion>& version, Look look) {
+  const bool first = look == Look::kFirst;
+  if (first) ++starting_;
+  version->serving().WhenReady([link = link_, name = version->name(), first](const absl::Status&) {
+    MutexLock lock(link->mu);
+    if (link->repository == nullptr) return;
+    link->repository->Post([repository = link->repository, name, first] {
+      if (repository->stopping_) return;
+      repository->models_.Tidy(name);
+      if (!first) return;
+      --repository->starting_;
+      repository->TellReady();
+    });
+  });
+}
+
+void Repository::DoLoad(const std::string& name, Done done) {
+  absl::Status loaded = models_.CheckThere(name);
+  if (loaded.ok()) loaded = models_.LookAt(name, Look::kLoad);
+  if (!loaded.ok()) return done(loaded);
+  AnswerWhenReady(name, std::move(done));
+}
+
+void Repository::AnswerWhenReady(const std::string& name, Done done) {
+  struct Waiting {
+    Mutex mu;
+    size_t left ABSL_GUARDED_BY(mu) = 0;
+    absl::Status first ABSL_GUARDED_BY(mu);
+    Done done ABSL_GUARDED_BY(mu);
+  };
+  const auto waiting = std::make_shared<Waiting>();
+  const auto loaded = models_.Loaded(name);
+  {
+    MutexLock lock(waiting->mu);
+    waiting->left = loaded.size() + 1;  // one is this call's own
+    waiting->done = std::move(done);
+  }
+  const auto one = [waiting, link = link_](const absl::Status& status) {
+    MutexLock lock(waiting->mu);
+    if (waiting->first.ok()) waiting->first = OwnCopy(status);
+    if (--waiting->left > 0) return;
+    MutexLock linked(link->mu);
+    if (link->repository == nullptr) {
+      waiting->done(Draining());
+      return;
+    }
+    // Behind the tidying that the versions' own waiters ask for.
+    link->repository->Post(
+        [answer = std::move(waiting->done), status = waiting->first]() mutable { answer(status); });
+  };
+  for (const auto& [number, version] : loaded) version->serving().WhenReady(one);
+  one(absl::OkStatus());
+}
+
+}  // namespace athanor

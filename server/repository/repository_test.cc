@@ -1,0 +1,391 @@
+// Tests the model repository with the evaluator in place of the compiler.
+#include "server/repository/repository.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing/core_testing.h"
+#include "server/testing/onnx_testing.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string LittleEndian(uint64_t value) {
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &value, 8);
+  return bytes;
+}
+
+// Returns what Graph.save writes.
+std::string BundleOf(const TestModel& model) {
+  const std::string graph = model.graph.SerializeAsString();
+  std::string rows, data;
+  for (const auto& [hash, bytes] : model.tensors) {
+    rows += hash + LittleEndian(bytes.size());
+    data += bytes;
+  }
+  return "ATHANOR1" + LittleEndian(graph.size()) + LittleEndian(model.tensors.size()) + rows +
+         graph + data;
+}
+
+constexpr char kBounds[] =
+    "parameters { key: \"athanor.dims\" value { string_value: \"b=1:64\" } }";
+
+class RepositoryTest : public CoreTest {
+ protected:
+  void SetUp() override {
+    options_.state_dir = FreshDirectory();
+    folder_ = FreshDirectory();
+    fs::create_directories(folder_);
+    options_.model_repository = folder_;
+    options_.repository_poll_ms = 20;
+    options_.compile_workers = 2;
+  }
+
+  void Write(const std::string& path, const std::string& bytes) const {
+    const fs::path whole = fs::path(folder_) / path;
+    fs::create_directories(whole.parent_path());
+    // Written aside and renamed: what is half-written is a case of its own.
+    const fs::path aside = fs::path(folder_) / ".aside";
+    std::ofstream(aside, std::ios::binary) << bytes;
+    fs::rename(aside, whole);
+  }
+  void Remove(const std::string& path) const { fs::remove_all(fs::path(folder_) / path); }
+  // y = x * w, of one element.
+  void WriteScale(const std::string& version, float w) const {
+    Write(version + "/model.athanor", BundleOf(ScaleModel({w})));
+  }
+
+  void Begin(const std::string& control = "none") {
+    options_.model_control = control;
+    core_.reset();
+    core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
+    Until([&] { return core_->serves(); });
+  }
+  template <typename Condition>
+  static void Until(Condition holds) {
+    while (!holds()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  // Returns "m/1 READY" of each version, and "m/2 UNAVAILABLE" of what is not loaded.
+  std::vector<std::string> Index() {
+    std::vector<std::string> index;
+    for (const auto& version : core_->registry().versions().List("")) {
+      index.push_back(version->name() + "/" + std::to_string(version->version()) +
+                      (version->plan() != nullptr ? " READY" : " LOADING"));
+    }
+    for (const UnavailableModel& model : core_->repository()->unavailable()) {
+      index.push_back(model.name + "/" + model.version + " UNAVAILABLE");
+    }
+    std::sort(index.begin(), index.end());
+    return index;
+  }
+  std::string ReasonOf(const std::string& name) const {
+    for (const UnavailableModel& model : core_->repository()->unavailable()) {
+      if (model.name == name) return model.reason;
+    }
+    return "it is not unavailable";
+  }
+  std::shared_ptr<ModelVersion> Find(const std::string& name, const std::string& version = "") {
+    return core_->registry().versions().Find(name, version).value();
+  }
+  float Answer(const std::string& name, const std::string& version = "") {
+    const std::shared_ptr<ModelVersion> found = Find(name, version);
+    EXPECT_TRUE(Await(*found).ok());
+    return Run(*found, 2).value();
+  }
+  absl::Status Ask(void (Repository::*call)(const std::string&, Repository::Done),
+                   const std::string& name) {
+    Mutex mu;
+    CondVar told;
+    std::optional<absl::Status> answer;
+    (core_->repository()->*call)(name, [&](absl::Status status) {
+      MutexLock lock(mu);
+      answer = std::move(status);
+      told.NotifyAll();
+    });
+    MutexLock lock(mu);
+    while (!answer.has_value()) told.Wait(lock);
+    return *answer;
+  }
+  absl::Status Load(const std::string& name) { return Ask(&Repository::Load, name); }
+  absl::Status Unload(const std::string& name) { return Ask(&Repository::Unload, name); }
+
+  std::string folder_;
+};
+
+TEST_F(RepositoryTest, LoadsAtStartWhatThePolicyWants) {
+  WriteScale("latest/1", 3);
+  WriteScale("latest/4", 5);
+  WriteScale("all/1", 3);
+  WriteScale("all/2", 7);
+  Write("all/config.pbtxt", "version_policy { all { } }");
+  Write("onnx/config.pbtxt", kBounds);
+  Write("onnx/1/model.onnx", OnnxModelOf({{"w", {1, 2, 3}}}).model.SerializeAsString());
+  Begin();
+  EXPECT_THAT(Index(), ElementsAre("all/1 READY", "all/2 READY", "latest/4 READY", "onnx/1 READY"));
+  EXPECT_EQ(Answer("latest"), 10);
+  EXPECT_EQ(Answer("latest", "4"), 10);
+  EXPECT_EQ(Answer("all", "1"), 6);
+  EXPECT_EQ(Answer("all"), 14);
+}
+
+TEST_F(RepositoryTest, ARestartFindsEverythingStored) {
+  WriteScale("m/3", 5);
+  Begin();
+  const int64_t created = Find("m")->row().created_us;
+  Begin();
+  EXPECT_EQ(Find("m")->row().created_us, created);
+  // The same bytes with other times are the same version too.
+  WriteScale("m/3", 5);
+  Begin();
+  EXPECT_EQ(Find("m", "3")->row().created_us, created);
+  EXPECT_EQ(Answer("m"), 10);
+  Remove("m");
+  Begin();
+  EXPECT_THAT(Index(), IsEmpty());
+}
+
+TEST_F(RepositoryTest, BrokenModelsCostNothingButThemselves) {
+  WriteScale("good/1", 3);
+  Write("cut/1/model.athanor", BundleOf(ScaleModel({1, 2, 3})).substr(0, 120));
+  std::string flipped = BundleOf(ScaleModel({1, 2, 3}));
+  flipped.back() ^= 1;
+  Write("flipped/1/model.athanor", flipped);
+  Write("garbage/1/model.onnx", "no protobuf at all");
+  Write("empty/1/README", "");
+  Write("nothing/config.pbtxt", "");
+  Write("typo/config.pbtxt", "max_batchsize: 8");
+  WriteScale("typo/1", 1);
+  WriteScale("renamed/1", 1);
+  Write("renamed/config.pbtxt", "name: \"good\"");
+  WriteScale("two/1", 1);
+  Write("two/1/model.onnx", "x");
+  WriteScale("other/1", 1);
+  Write("other/config.pbtxt", "backend: \"python\"");
+  WriteScale("fits/1", 1);
+  Write("fits/config.pbtxt", "input { name: \"z\" data_type: TYPE_FP32 dims: [ 1 ] }");
+  WriteScale("bad\nname/1", 1);
+  WriteScale("bad\xff/1", 1);
+  Write("open/1/model.onnx", OnnxModelOf({}).model.SerializeAsString());
+  WriteScale("odd/01", 1);
+  WriteScale("odd/x", 1);
+  Begin();
+  EXPECT_EQ(Answer("good"), 6);
+  EXPECT_EQ(core_->registry().versions().count(), 1);
+  const std::map<std::string, std::string> reasons = {
+      {"cut", "ends inside"},
+      {"flipped", "SHA-256"},
+      {"empty", "there is no model.onnx"},
+      {"nothing", "no folder of a version"},
+      {"typo", "max_batchsize"},
+      {"renamed", "its folder is \"renamed\""},
+      {"two", "there are model.onnx and model.athanor"},
+      {"other", "\"python\" is not served here"},
+      {"fits", "input \"z\": the model has none of this name"},
+      {"bad\nname", "control character"},
+      {"bad\\xff", "not UTF-8"},
+      {"open", "b=1:64"},
+      {"odd", "no folder of a version"}};
+  for (const auto& [name, reason] : reasons) EXPECT_THAT(ReasonOf(name), HasSubstr(reason)) << name;
+  EXPECT_NE(ReasonOf("garbage"), "it is not unavailable");
+  EXPECT_EQ(core_->repository()->unavailable().size(), reasons.size() + 1);
+}
+
+TEST_F(RepositoryTest, APollLoadsUnloadsAndReplaces) {
+  WriteScale("m/1", 3);
+  Begin("poll");
+  EXPECT_EQ(Answer("m"), 6);
+  WriteScale("n/1", 7);
+  Until([&] { return Index() == std::vector<std::string>{"m/1 READY", "n/1 READY"}; });
+  WriteScale("m/2", 5);  // the first goes once this one serves
+  Until([&] { return Index() == std::vector<std::string>{"m/2 READY", "n/1 READY"}; });
+  EXPECT_EQ(Answer("m"), 10);
+  const std::shared_ptr<ModelVersion> before = Find("m");
+  WriteScale("m/2", 11);
+  Until([&] { return Find("m") != before && Find("m")->plan() != nullptr; });
+  EXPECT_EQ(Answer("m"), 22);
+  EXPECT_EQ(before->plan(), nullptr);
+  Remove("n");
+  Until([&] { return Index() == std::vector<std::string>{"m/2 READY"}; });
+  EXPECT_TRUE(core_->repository()->unavailable().empty());
+}
+
+TEST_F(RepositoryTest, WhatIsBrokenTakesNothingAwayAndIsTriedAgain) {
+  WriteScale("m/1", 3);
+  Begin("poll");
+  Write("m/2/model.athanor", "ATHANOR1");
+  Until([&] { return ReasonOf("m").find("ends inside") != std::string::npos; });
+  EXPECT_EQ(Answer("m"), 6);
+  EXPECT_THAT(Index(), ElementsAre("m/1 READY", "m/2 UNAVAILABLE"));
+  Write("m/config.pbtxt", "nonsense: 1");
+  Until([&] { return ReasonOf("m").find("nonsense") != std::string::npos; });
+  EXPECT_EQ(Answer("m"), 6);
+  Remove("m/config.pbtxt");
+  WriteScale("m/2", 5);
+  Until([&] { return Index() == std::vector<std::string>{"m/2 READY"}; });
+  // A change in place that is broken leaves what was loaded.
+  Write("m/2/model.athanor", "ATHANOR1");
+  Until(
+      [&] { return ReasonOf("m").find("as it was before its last change") != std::string::npos; });
+  EXPECT_EQ(Answer("m", "2"), 10);
+}
+
+TEST_F(RepositoryTest, CallsLoadAndUnload) {
+  WriteScale("m/1", 3);
+  WriteScale("n/1", 7);
+  Write("n/2/model.athanor", "ATHANOR1");
+  Begin("explicit");
+  EXPECT_THAT(Index(), ElementsAre("m/ UNAVAILABLE", "n/ UNAVAILABLE"));
+  EXPECT_THAT(ReasonOf("m"), HasSubstr("it is not loaded"));
+  ASSERT_TRUE(Load("m").ok());
+  EXPECT_EQ(Answer("m"), 6);
+  EXPECT_EQ(Load("none").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Load("").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Load("../m").code(), absl::StatusCode::kNotFound);
+  const absl::Status broken = Load("n");
+  EXPECT_EQ(broken.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(broken.message()), HasSubstr("model \"n\", version 2: bundle: ends"));
+  WriteScale("m/2", 5);
+  ASSERT_TRUE(Load("m").ok());
+  EXPECT_THAT(Index(), ElementsAre("m/2 READY", "n/2 UNAVAILABLE"));
+  // What calls have loaded stays loaded, whatever its files are meanwhile.
+  WriteScale("m/2", 11);
+  Begin("explicit");
+  EXPECT_EQ(Answer("m"), 10);
+  ASSERT_TRUE(Unload("m").ok());
+  EXPECT_FALSE(core_->registry().versions().Find("m", "").ok());
+  EXPECT_TRUE(Unload("m").ok());
+  EXPECT_EQ(Unload("").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Unload("none").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(Load("m").ok());
+  EXPECT_EQ(Answer("m"), 22);
+}
+
+TEST_F(RepositoryTest, CallsAreRefusedUnlessControlIsExplicit) {
+  WriteScale("m/1", 3);
+  Begin("poll");
+  EXPECT_EQ(Load("m").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Unload("m").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckRepositoryParameter("config").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CheckRepositoryParameter("file:1/model.onnx").code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(CheckRepositoryParameter("unload_dependents").ok());
+  EXPECT_FALSE(CheckRepositoryParameter("other").ok());
+}
+
+TEST_F(RepositoryTest, UploadsAndTheRepositoryDoNotShareNames) {
+  WriteScale("m/1", 3);
+  Begin();
+  Upload upload(&core_->registry(), &core_->ledger(), core_->options());
+  absl::Status status;
+  for (const auto& message : UploadMessages("m", ScaleModel({4}))) {
+    if (status.ok()) status = upload.Take(message);
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is one of --model_repository"));
+  EXPECT_FALSE(core_->registry().CheckUploaded("m").ok());
+  Store("uploaded", ScaleModel({4}));
+  WriteScale("uploaded/1", 3);
+  Begin();
+  EXPECT_THAT(ReasonOf("uploaded"), HasSubstr("was uploaded"));
+  EXPECT_EQ(Answer("uploaded"), 8);
+  // Without the repository, its versions are as good as uploaded ones.
+  options_.model_repository.clear();
+  Begin();
+  EXPECT_TRUE(core_->registry().CheckUploaded("m").ok());
+  EXPECT_EQ(Store("m", ScaleModel({4}))->version(), 2);
+}
+
+TEST_F(RepositoryTest, DimsAndTheBatchComeFromTheConfiguration) {
+  Write("m/1/model.onnx", OnnxModelOf({}).model.SerializeAsString());
+  Write("m/config.pbtxt",
+        "max_batch_size: 8 dynamic_batching { } input { name: \"x\" data_type: TYPE_FP32 dims: [ ] "
+        "}");
+  Begin();
+  const v1::Model model = Find("m")->ToProto(true);
+  ASSERT_EQ(model.dims_size(), 1) << ReasonOf("m");
+  EXPECT_EQ(model.dims(0).name(), "b");
+  EXPECT_EQ(model.dims(0).max(), 8);
+  EXPECT_EQ(model.batching().dim(), "b");
+  // Another configuration is another version.
+  Write("m/config.pbtxt", "input { name: \"x\" data_type: TYPE_FP32 dims: [ 4 ] }");
+  Begin();
+  EXPECT_TRUE(Find("m")->ToProto(true).dims().empty());
+  EXPECT_THAT(Find("m")->ToProto(true).inputs(0).shape(), ElementsAre("4"));
+}
+
+TEST_F(RepositoryTest, AFolderThatIsGoneIsNoReasonToUnload) {
+  WriteScale("m/1", 3);
+  Begin("poll");
+  fs::rename(folder_, folder_ + ".away");
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(Answer("m"), 6);
+  fs::rename(folder_ + ".away", folder_);
+  options_.model_repository = folder_ + "/none";
+  core_.reset();
+  EXPECT_EQ(ServerCore::Create(options_, EvaluatorFactory(control_)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(RepositoryTest, LimitsHoldAsForUploads) {
+  WriteScale("a/1", 3);
+  WriteScale("b/1", 3);
+  options_.max_models = 1;
+  Begin("poll");
+  EXPECT_THAT(Index(), ElementsAre("a/1 READY", "b/1 UNAVAILABLE"));
+  EXPECT_THAT(ReasonOf("b"), HasSubstr("--max_models"));
+  WriteScale("a/1", 5);  // takes the place of what it replaces
+  Until([&] { return Answer("a") == 10; });
+}
+
+TEST_F(RepositoryTest, ManyFoldersAreLookedAtWhileCallsRun) {
+  for (int i = 0; i < 200; ++i) WriteScale("m" + std::to_string(i) + "/1", static_cast<float>(i));
+  Begin("explicit");
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t) {
+    callers.emplace_back([&, t] {
+      for (int i = t; i < 24; i += 4) {
+        const std::string name = "m" + std::to_string(i);
+        EXPECT_TRUE(Load(name).ok());
+        core_->repository()->unavailable();
+        if (i % 2 == 1) EXPECT_TRUE(Unload(name).ok());
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(core_->registry().versions().count(), 12);
+  EXPECT_EQ(core_->repository()->unavailable().size(), 200u - 12u);
+  // Calls under way are answered when the server stops.
+  Mutex mu;
+  int answered = 0;
+  for (int i = 30; i < 60; ++i) {
+    core_->repository()->Load("m" + std::to_string(i), [&](const absl::Status&) {
+      MutexLock lock(mu);
+      ++answered;
+    });
+  }
+  core_->repository()->Stop();
+  core_->workers().Stop();
+  MutexLock lock(mu);
+  EXPECT_EQ(answered, 30);
+}
+
+}  // namespace
+}  // namespace athanor
