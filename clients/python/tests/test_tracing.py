@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from athanor import calls
+from athanor.tracing import current_metadata
 from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
-
-from athanor import calls
-from athanor.tracing import current_metadata
 
 
 class Sent:
