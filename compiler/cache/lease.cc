@@ -235,8 +235,8 @@ absl::StatusOr<Lease> LeaseTable::Take(absl::string_view key, absl::string_view 
                   }).ok();
   if (holder) {
     return absl::UnavailableError(absl::StrFormat(
-        "process %d%s has held the %s lease of %s for %.1f s", holder->pid,
-        holder->ours ? " (this server)" : "", holder->kind, holder->about, holder->age_seconds));
+        "process %d%s has held the %s lease of an equal graph for %.1f s", holder->pid,
+        holder->ours ? " (this server)" : "", holder->kind, holder->age_seconds));
   }
   if (held->in_file && first && wake_) wake_();
   return Lease(this, held);

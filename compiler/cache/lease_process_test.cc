@@ -204,8 +204,8 @@ TEST_F(LeaseProcessTest, AKilledHolderLosesItAtOnce) {
     const absl::Status refused = table.Take("k", "plan", "mine").status();
     EXPECT_THAT(std::string(refused.message()),
                 HasSubstr(absl::StrCat("process ", child.pid(),
-                                       " has held the plan lease of the "
-                                       "child's for ")));
+                                       " has held the plan lease of an "
+                                       "equal graph for ")));
     kill(child.pid(), SIGKILL);
     child.WaitForEnd();
     if (reaped) child.Reap();

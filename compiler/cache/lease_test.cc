@@ -82,7 +82,8 @@ TEST_F(LeaseTest, OneHolderPerKeyAndKind) {
   const absl::Status refused = second.Take("k", "plan", "model other").status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()),
-              Eq("process 71 has held the plan lease of model bert for 1.5 s"));
+              Eq("process 71 has held the plan lease of an equal graph for 1.5 s"));
+  // Whoever waits may not know the other's model: only HolderOf names it.
   EXPECT_THAT(std::string(first.Take("k", "plan", "").status().message()),
               HasSubstr("process 71 (this server) has held"));
   const absl::StatusOr<Lease> search = second.Take("k", "search", "a search");
