@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<RunContext>> ExecutorRunner::Make(const StateMemo
 bool ExecutorRunner::TryTurn(RunContext& run_context) {
   if (shared_.turns == nullptr) return true;
   auto& context = static_cast<Context&>(run_context);
-  context.begun = shared_.turns->TryRun();
+  context.begun = shared_.turns->TryRun(usual());
   return static_cast<bool>(context.begun);
 }
 
@@ -176,9 +176,21 @@ absl::Status ExecutorRunner::Run(RunContext& run_context, absl::Span<const int64
   auto& context = static_cast<Context&>(run_context);
   Turns::Lease turn = std::exchange(context.begun, {});
   if (shared_.turns != nullptr && !turn) {
+    context.turn.usual = usual();
     ASSIGN_OR_RETURN(turn, shared_.turns->Begin(context.turn, limits.deadline));
   }
-  return RunNow(context, dims, inputs, outputs, limits);
+  const auto began = Clock::now();
+  const absl::Status status = RunNow(context, dims, inputs, outputs, limits);
+  if (status.ok()) Learn(Clock::now() - began);
+  return status;
+}
+
+void ExecutorRunner::Learn(Clock::duration took) {
+  constexpr int64_t kWeight = 8;
+  // Others may learn at the same time, and one of both be lost: it is an average.
+  const int64_t before = usual_ns_.load(std::memory_order_relaxed);
+  const int64_t now = std::chrono::nanoseconds(took).count();
+  usual_ns_.store(before == 0 ? now : before + (now - before) / kWeight, std::memory_order_relaxed);
 }
 
 absl::Status ExecutorRunner::RunNow(Context& context, absl::Span<const int64_t> dims,

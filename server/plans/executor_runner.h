@@ -56,6 +56,7 @@ class ExecutorRunner final : public PlanRunner {
   int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const override;
 
  private:
+  using Clock = TurnOrder::Clock;
   struct Context;
 
   // Finds the plan's dims, inputs and outputs among the graph's, by name.
@@ -68,6 +69,9 @@ class ExecutorRunner final : public PlanRunner {
   absl::Status RunNow(Context& context, absl::Span<const int64_t> dims,
                       absl::Span<const std::string_view> inputs,
                       absl::Span<const RunOutput> outputs, const RunLimits& limits);
+  // Learns how long a run has taken; returns how long runs have taken lately, whatever their sizes.
+  void Learn(Clock::duration took);
+  Clock::duration usual() const { return std::chrono::nanoseconds(usual_ns_.load()); }
 
   Device* device_ = nullptr;
   MemoryLedger* ledger_ = nullptr;  // the device's
@@ -82,6 +86,7 @@ class ExecutorRunner final : public PlanRunner {
   SizeTable work_sizes_;
   std::vector<Work> work_;  // by step
   SharedDevice shared_;
+  std::atomic<int64_t> usual_ns_{0};  // moving average; 0: nothing has run
   // Shared with the contexts, which may outlive the runner.
   std::shared_ptr<std::atomic<int64_t>> arena_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
 };

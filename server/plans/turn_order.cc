@@ -14,8 +14,10 @@ void TurnOrder::Leave(Turn* turn) {
   (turn->kind == Kind::kStep ? steps_waiting_ : runs_waiting_).remove(turn);
 }
 
-bool TurnOrder::RunFits(Clock::time_point now) const {
-  if (steps_ == 0 && now < runs_end_) return runs_ < threads_;
+bool TurnOrder::RunFits(Clock::time_point now, Clock::duration usual) const {
+  if (steps_ == 0 && now < runs_end_) {
+    return runs_ < (now + usual <= runs_end_ ? threads_ : threads_ / 2);
+  }
   if (steps_ == 0 && steps_waiting_.empty()) return true;
   if (threads_ == 1) return steps_ == 0 && runs_ == 0 && last_ == Kind::kStep;
   return runs_ < threads_ / 2;
@@ -64,15 +66,15 @@ TurnOrder::Turn* TurnOrder::Next(Clock::time_point now, bool searching) {
     BeginTurn(*step, now);
     return step;
   }
-  if (runs_waiting_.empty() || !RunFits(now)) return nullptr;
+  if (runs_waiting_.empty() || !RunFits(now, runs_waiting_.front()->usual)) return nullptr;
   Turn* const run = runs_waiting_.front();
   runs_waiting_.pop_front();
   BeginTurn(*run, now);
   return run;
 }
 
-bool TurnOrder::TryRun(Clock::time_point now) {
-  if (rests_ || !runs_waiting_.empty() || !RunFits(now)) return false;
+bool TurnOrder::TryRun(Clock::time_point now, Clock::duration usual) {
+  if (rests_ || !runs_waiting_.empty() || !RunFits(now, usual)) return false;
   BeginTurn({Kind::kRun, nullptr}, now);
   return true;
 }

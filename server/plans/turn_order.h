@@ -14,7 +14,9 @@
 // outside of it, and whenever no run computes, the pool lends its threads to the step. Runs with
 // half of the machine and a queue take twice their time alone at best. So where runs wait at the
 // end of a step, all threads are theirs for kRunsPart of its time before the next step: README.md
-// has the figures.
+// has the figures. A run begins in that time as one of them if it is usually over by its end;
+// longer ones have their half, so that the next step is late by no more than a run differs from its
+// like.
 //
 // Runs begin in the order in which they ask. Parties with steps have equal shares of their time:
 // start-time fair queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996) over measured durations.
@@ -45,6 +47,7 @@ class TurnOrder {
   struct Turn {
     Kind kind = Kind::kRun;
     const void* party = nullptr;  // whose step it is; parties with steps share the time
+    Clock::duration usual{};      // how long such runs have taken lately; 0: nobody knows
   };
 
   static constexpr int kRunsPart = 4;  // a part in so many
@@ -61,8 +64,8 @@ class TurnOrder {
   // Returns a turn that begins now, and waits no more; null if none may. `searching`: there are
   // searches, which need gaps.
   Turn* Next(Clock::time_point now, bool searching);
-  // Begins a run if none need wait; returns false otherwise.
-  bool TryRun(Clock::time_point now);
+  // Begins a run, of Turn's usual time, if none need wait; returns false otherwise.
+  bool TryRun(Clock::time_point now, Clock::duration usual = {});
   // Ends a turn that has begun.
   void End(const Turn& turn, Clock::time_point now);
 
@@ -72,12 +75,13 @@ class TurnOrder {
   Clock::time_point next_look() const;
 
  private:
-  bool RunFits(Clock::time_point now) const;
+  bool RunFits(Clock::time_point now, Clock::duration usual) const;
   // Returns the waiting step of the party that has had the least time; null if none may begin.
   Turn* StepThatFits(Clock::time_point now) const;
-  // Reports whether all threads are for runs, and there are some.
+  // Reports whether all threads are for runs, and there are some that use them.
   bool RunsHaveAll(Clock::time_point now) const {
-    return now < runs_end_ && runs_ + static_cast<int>(runs_waiting_.size()) > 0;
+    if (now >= runs_end_) return false;
+    return runs_waiting_.empty() ? runs_ > 0 : now + runs_waiting_.front()->usual <= runs_end_;
   }
   Clock::duration StartOf(const void* party) const;
   // Reports whether steps have been busy for so long that a rest begins.

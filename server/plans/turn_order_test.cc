@@ -231,6 +231,34 @@ TEST(TurnOrder, AStepWaitsForRunsOfThatTimeAndNoMore) {
   EXPECT_EQ(turns.Next(), nullptr);
 }
 
+// Runs that would end after that time have no more than half of the threads.
+TEST(TurnOrder, RunsThatWouldEndLateDoNotBegin) {
+  Orderly late(2);
+  Turn* const first = StepBesideRuns(late, 1);
+  Turn* const second = late.Next();
+  ASSERT_NE(second, nullptr);
+  Turn* const step = late.Step();
+  late.End(second, milliseconds(9));
+  Turn* const long_run = late.Run();
+  long_run->usual = milliseconds(2);
+  EXPECT_FALSE(late.order().TryRun(late.now(), milliseconds(2)));
+  EXPECT_EQ(late.Next(), step) << "the run would end 1 ms after the time of runs";
+  EXPECT_EQ(late.Next(), nullptr) << "half of the threads are taken";
+  late.End(first);
+  EXPECT_EQ(late.Next(), long_run) << "beside the step";
+}
+
+TEST(TurnOrder, RunsThatEndInTimeBegin) {
+  Orderly turns(2);
+  StepBesideRuns(turns, 1);
+  Turn* const second = turns.Next();
+  turns.Step();
+  turns.End(second, milliseconds(8));
+  Turn* const third = turns.Run();
+  third->usual = milliseconds(2);
+  EXPECT_EQ(turns.Next(), third);
+}
+
 TEST(TurnOrder, AStepBeginsAtOnceIfRunsWantNoMore) {
   for (const bool none_waited : {true, false}) {
     Orderly turns(2);

@@ -20,15 +20,15 @@ void Turns::Grant(Clock::time_point now) {
   for (Waiter* waiter : waiters_) waiter->told.NotifyOne();
 }
 
-Turns::Lease Turns::TryRun() {
+Turns::Lease Turns::TryRun(Clock::duration usual) {
   MutexLock lock(mu_);
-  return order_.TryRun(Clock::now()) ? Lease(this, {}) : Lease();
+  return order_.TryRun(Clock::now(), usual) ? Lease(this, {}) : Lease();
 }
 
 absl::StatusOr<Turns::Lease> Turns::Begin(const Turn& turn, Clock::time_point deadline) {
   MutexLock lock(mu_);
   Clock::time_point now = Clock::now();
-  if (turn.kind == Kind::kRun && order_.TryRun(now)) return Lease(this, turn);
+  if (turn.kind == Kind::kRun && order_.TryRun(now, turn.usual)) return Lease(this, turn);
   Waiter own{.turn = turn};
   order_.Ask(&own.turn);
   waiters_.push_back(&own);

@@ -78,8 +78,8 @@ class Turns {
   // Waits until the turn may begin. DEADLINE_EXCEEDED: it never began. One that need not wait
   // begins, whatever the deadline.
   absl::StatusOr<Lease> Begin(const Turn& turn, TurnOrder::Clock::time_point deadline);
-  // Begins a run if it need not wait; otherwise returns an empty lease.
-  Lease TryRun();
+  // Begins a run, of Turn's usual time, if it need not wait; otherwise returns an empty lease.
+  Lease TryRun(TurnOrder::Clock::duration usual = {});
   // Number of turns that wait.
   int64_t waiting() const {
     MutexLock lock(mu_);
