@@ -1,13 +1,16 @@
 #include "server/http/exchange.h"
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/http/exchange_testing.h"
+#include "server/tracing/tracer_testing.h"
 
 namespace athanor {
 namespace {
@@ -15,6 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 
 class Seen final : public HttpExchange::Watcher {
@@ -55,6 +59,88 @@ TEST(HttpExchangeTest, AnAnswerIsWhole) {
   EXPECT_THAT(answer.headers,
               ElementsAre(Pair("Allow", "GET"), Pair("x-request-id", exchange->request_id())));
   EXPECT_THAT(answer.pieces, ElementsAre("none"));
+}
+
+// Records each request.
+class RecordedExchangeTest : public testing::Test {
+ protected:
+  RecordedExchangeTest() {
+    auto sender = std::make_unique<FakeSender>();
+    collector_ = sender->collector();
+    tracer_ = std::make_unique<Tracer>(1'000'000, Quick(), std::move(sender),
+                                       opentelemetry::proto::resource::v1::Resource(), &metrics_);
+  }
+  std::shared_ptr<HttpExchange> Ask(HttpHeaders headers = {}) {
+    client_ = std::make_unique<FakeClient>(HttpRequest{.method = "GET",
+                                                       .path = "/a/b",
+                                                       .query = "key=secret",
+                                                       .peer = "ipv4:10.0.0.7:1",
+                                                       .headers = std::move(headers)});
+    auto exchange = client_->Ask();
+    exchange->Record(tracer_.get());
+    return exchange;
+  }
+  OtlpSpan Span() { return collector_->AwaitSpans(1)[0]; }
+
+  MetricCells metrics_{MetricScope::kServer};
+  std::shared_ptr<FakeCollector> collector_;
+  std::unique_ptr<Tracer> tracer_;
+  std::unique_ptr<FakeClient> client_;
+};
+
+TEST_F(RecordedExchangeTest, AnAnswerEndsTheSpan) {
+  const auto exchange = Ask({{"x-request-id", "mine"}});
+  exchange->NoteRoute("/a/*");
+  exchange->Answer(404, "text/plain", "none");
+  const OtlpSpan span = Span();
+  EXPECT_EQ(span.name(), "GET /a/*");
+  EXPECT_EQ(AttributeOf(span, "http.route"), "/a/*");
+  EXPECT_EQ(AttributeOf(span, "http.response.status_code"), "404");
+  EXPECT_EQ(AttributeOf(span, "url.path"), "/a/b");
+  EXPECT_EQ(AttributeOf(span, "client.address"), "10.0.0.7");
+  EXPECT_EQ(AttributeOf(span, "athanor.request_id"), "mine");
+  EXPECT_EQ(span.status().code(), opentelemetry::proto::trace::v1::Status::STATUS_CODE_UNSET);
+  EXPECT_THAT(span.SerializeAsString(), Not(HasSubstr("secret")));
+}
+
+TEST_F(RecordedExchangeTest, OnlyTheServersFaultsAreErrors) {
+  const auto exchange = Ask();
+  exchange->Answer(503, "text/plain", "draining");
+  const OtlpSpan span = Span();
+  EXPECT_EQ(span.name(), "GET");  // no route was found
+  EXPECT_EQ(span.status().code(), opentelemetry::proto::trace::v1::Status::STATUS_CODE_ERROR);
+  EXPECT_EQ(AttributeOf(span, "error.type"), "503");
+}
+
+TEST_F(RecordedExchangeTest, AStreamEndsItWithItsLastPiece) {
+  const auto exchange = Ask();
+  exchange->Begin(200, "text/event-stream");
+  exchange->Write("a");
+  exchange->trace()->Child("part", std::chrono::steady_clock::now(),
+                           std::chrono::steady_clock::now());
+  exchange->End("b");
+  EXPECT_EQ(collector_->AwaitSpans(2)[0].name(), "part");
+}
+
+TEST_F(RecordedExchangeTest, WhatIsCutOrLeftSaysSo) {
+  Ask()->Break();
+  EXPECT_EQ(Span().status().message(), "the answer was broken off");
+  Ask()->Leave();
+  EXPECT_EQ(collector_->AwaitSpans(2)[1].status().message(), "the client left");
+  Ask();  // dropped: it is answered 500
+  EXPECT_EQ(AttributeOf(collector_->AwaitSpans(3)[2], "http.response.status_code"), "500");
+}
+
+TEST_F(RecordedExchangeTest, ParentsComeInHeaders) {
+  const std::string parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0";
+  EXPECT_EQ(Ask({{"Traceparent", parent + "0"}})->trace(), nullptr);
+  Ask({{"Traceparent", parent + "1"}, {"Tracestate", "a=1"}, {"tracestate", "b=2"}})
+      ->Answer(200, "text/plain", "");
+  EXPECT_EQ(Span().parent_span_id(), SpanIdBytes(0xb7ad6b7169203331));
+  EXPECT_EQ(Span().trace_state(), "a=1,b=2");
+  Ask({{"traceparent", parent + "1"}, {"traceparent", parent + "1"}})
+      ->Answer(200, "text/plain", "");
+  EXPECT_EQ(collector_->AwaitSpans(2)[1].parent_span_id(), "");
 }
 
 TEST(HttpExchangeTest, AStreamReportsEachPiece) {

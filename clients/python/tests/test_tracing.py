@@ -35,7 +35,8 @@ def test_the_span_of_a_tracer_is_named() -> None:
     with tracer.start_as_current_span("outer") as span:
         sent = dict(current_metadata())
     spans = span.get_span_context()
-    assert sent == {"traceparent": f"00-{spans.trace_id:032x}-{spans.span_id:016x}-01"}
+    assert sent == {"traceparent": f"00-{spans.trace_id:032x}-{spans.span_id:016x}-"
+                                   f"{spans.trace_flags:02x}"}
     assert current_metadata() == ()
 
 
