@@ -22,7 +22,7 @@ constexpr char kConfig[] = "config.json", kTekken[] = "tekken.json", kVocabulary
                kTokenizerConfig[] = "tokenizer_config.json";
 // The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
 // clients/cpp/inputs/checkpoint_files.cc).
-constexpr absl::string_view kTexts[] = {kConfig,
+constexpr std::string_view kTexts[] = {kConfig,
                                         "generation_config.json",
                                         "model.safetensors.index.json",
                                         "tokenizer.json",
