@@ -12,6 +12,7 @@ flaky: a defect to mend, of the test or of what it tests, but not one of this co
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import datetime
 import hashlib
@@ -38,7 +39,7 @@ BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athano
 # With more failures than this, nothing is run once more: something is broken.
 FLAKY_AT_MOST = 5
 # Sanitizer targets to build and test at a time when time is short.
-SLICE = 12
+SLICE = 6
 # Files committed within this time before the newest commit count as changed.
 CHANGED_HOURS = 12
 
@@ -153,25 +154,48 @@ def query(expression: str) -> set[str]:
     return set(found.stdout.split())
 
 
-def changed_files() -> list[str]:
-    """Returns the files changed by commits of the last hours before the newest one."""
+def changed_lines() -> dict[str, int]:
+    """Returns the files changed by commits of the last hours before the newest one, and how many
+    lines of each."""
     def git(*args: str) -> str:
         return subprocess.run(["git", *args], cwd=ROOT, check=False, capture_output=True,
                               text=True).stdout
     newest = git("log", "-1", "--format=%ct").strip()
+    lines: collections.Counter[str] = collections.Counter()
     if not newest:
-        return []
+        return lines
     since = int(newest) - CHANGED_HOURS * 3600
-    names = git("log", f"--since={since}", "--name-only", "--format=").split("\n")
-    return sorted({name for name in names if name and (ROOT / name).is_file()})
+    log = git("log", f"--since={since}", "--numstat", "--no-renames", "--format=")
+    for row in log.splitlines():
+        added, removed, name = row.split("\t")
+        if (ROOT / name).is_file():
+            # A binary file has no count of lines.
+            lines[name] += sum(int(count) for count in (added, removed) if count != "-")
+    return lines
 
 
-def in_turn(targets: set[str], affected: set[str], seed: str) -> list[str]:
-    """Orders targets: those affected by changes first, and both parts in an order given by
-    `seed`."""
-    def place(target: str) -> tuple[bool, bytes]:
-        return target not in affected, hashlib.sha256((seed + target).encode()).digest()
+def in_turn(targets: set[str], affected: set[str], changed: dict[str, int],
+            seed: str) -> list[str]:
+    """Orders targets: those affected by changes first, of these the ones in whose own folder most
+    lines of `changed` are; equal ones in an order given by `seed`."""
+    lines: collections.Counter[str] = collections.Counter()
+    for name, count in changed.items():
+        lines[name.rpartition("/")[0]] += count
+
+    def place(target: str) -> tuple[bool, int, bytes]:
+        folder = target.removeprefix("//").partition(":")[0]
+        return (target not in affected, -lines[folder],
+                hashlib.sha256((seed + target).encode()).digest())
     return sorted(targets, key=place)
+
+
+def share(deadline: float | None, waiting: int) -> float | None:
+    """Returns when the first of `waiting` sanitizer suites stops: each has as much of the time
+    left until `deadline`."""
+    if deadline is None or waiting < 2:
+        return deadline
+    now = time.monotonic()
+    return now + max(0.0, deadline - now) / waiting
 
 
 def built(config: str, targets: Sequence[str], deadline: float) -> bool:
@@ -189,15 +213,17 @@ def run_sanitizer(config: str, deadline: float | None, *options: str) -> Result:
 
     `deadline` is a time of the monotonic clock; None: all is tested, however long that takes.
     Otherwise a few targets are built and tested at a time: first those that depend on what
-    changed, then the others, another order each day. Those left out are skipped by name.
+    changed, beginning where most changed, then the others, another order each day. Those left out
+    are skipped by name.
     """
     flags = [f"--config={config}", *options]
     if deadline is None:
         return run_bazel(f"--test_tag_filters={config}", *flags)
     targets = query(f'attr(tags, "\\b{config}\\b", tests(//...))')
-    changed = " ".join(changed_files())
-    affected = targets & query(f"rdeps(//..., set({changed}))") if changed else set()
-    order = in_turn(targets, affected, datetime.date.today().isoformat())
+    changed = changed_lines()
+    affected = (targets & query(f"rdeps(//..., set({' '.join(sorted(changed))}))")
+                if changed else set())
+    order = in_turn(targets, affected, changed, datetime.date.today().isoformat())
     result = Result()
     while order and built(config, order[:SLICE], deadline):
         merge(result, run_bazel(*flags, targets=order[:SLICE]))
@@ -298,6 +324,8 @@ SUITES: dict[str, Callable[[float | None], Result]] = {
     "tsan": lambda deadline: run_sanitizer("tsan", deadline),
 }
 
+SANITIZERS = {"asan", "tsan"}
+
 
 def run_suite(name: str, deadline: float | None) -> Result:
     """Runs one suite and prints what it found."""
@@ -328,7 +356,8 @@ def main() -> int:
                         help="one of: " + ", ".join(SUITES))
     parser.add_argument("--minutes", type=float,
                         help="minutes after the start at which sanitizer targets not yet built are "
-                        "left out and named, for CI with an empty object cache; default: no limit")
+                        "left out and named, for CI with an empty object cache; the sanitizers "
+                        "share what the suites before them leave; default: no limit")
     parser.add_argument("--list", action="store_true", help="print the suites")
     args = parser.parse_args()
     unknown = [name for name in args.suites if name not in SUITES]
@@ -340,8 +369,9 @@ def main() -> int:
     start = time.monotonic()
     deadline = None if args.minutes is None else start + 60 * args.minutes
     total = Result()
-    for name in args.suites or SUITES:
-        merge(total, run_suite(name, deadline))
+    names = args.suites or list(SUITES)
+    for i, name in enumerate(names):
+        merge(total, run_suite(name, share(deadline, sum(n in SANITIZERS for n in names[i:]))))
     print(f"all suites: {(time.monotonic() - start) / 60:.1f} min")
     for label in total.flaky:
         print(f"flaky: {label}")

@@ -3,9 +3,9 @@
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import unittest.mock
 
@@ -128,16 +128,50 @@ sys.exit(1)
     def test_targets_that_changed_come_first_and_the_order_is_another_each_day(self):
         targets = {f"//a:{i}_test" for i in range(50)}
         affected = {"//a:7_test", "//a:11_test", "//gone:x_test"}
-        days = [suites.in_turn(targets, affected, day) for day in ("2026-01-01", "2026-01-02")]
+        days = [suites.in_turn(targets, affected, {}, day) for day in ("2026-01-01", "2026-01-02")]
         for order in days:
             self.assertEqual(set(order), targets)
             self.assertEqual(set(order[:2]), {"//a:7_test", "//a:11_test"})
         self.assertNotEqual(*days)
 
+    def test_targets_beside_what_changed_most_come_first(self):
+        targets = {f"//{folder}:{i}_test" for folder in "abcd" for i in range(3)}
+        order = suites.in_turn(targets, targets - {"//d:0_test"},
+                               {"b/x.cc": 3, "b/BUILD": 2, "c/x.h": 4, "a/room/x.cc": 90,
+                                "d/x.cc": 70, "README.md": 9}, "2026-01-01")
+        self.assertEqual([target[2] for target in order], list("ddbbbcccaaad"))
+
+    def test_changed_lines_are_those_of_the_last_hours(self):
+        def git(*args, when=""):
+            date = {"GIT_AUTHOR_DATE": when, "GIT_COMMITTER_DATE": when} if when else {}
+            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *args],
+                           cwd=self.folder, check=True, capture_output=True,
+                           env={**os.environ, **date})
+
+        with unittest.mock.patch.object(suites, "ROOT", self.folder):
+            git("init", "-q")
+            self.assertEqual(suites.changed_lines(), {})
+            for hour, files in enumerate([{"old": "1\n"}, {"a": "1\n2\n", "gone": "1\n"},
+                                          {"a": "1\n3\n", "b.bin": "\0"}]):
+                for name, text in files.items():
+                    self.write(name, text)
+                git("add", "-A")
+                git("commit", "-qm", "x", when=f"2026-01-01T{hour * 10:02}:00:00Z")
+            (self.folder / "gone").unlink()
+            self.assertEqual(suites.changed_lines(), {"a": 4, "b.bin": 0})
+
+    def test_sanitizers_share_the_time_that_is_left(self):
+        self.assertIsNone(suites.share(None, 2))
+        (self.folder / "now").touch()
+        self.clock("now")  # 100
+        self.assertEqual([suites.share(160.0, waiting) for waiting in (0, 1, 2)],
+                         [160.0, 160.0, 130.0])
+        self.assertEqual(suites.share(90.0, 2), 100.0)
+
     def bazel(self, script: str) -> None:
         """Puts a program of that name first on the path; it may use `folder` and `args`."""
         bazel = self.write("bazel", f"""#!{sys.executable}
-import json, pathlib, signal, sys, time
+import json, pathlib, sys
 folder, args = pathlib.Path({str(self.folder)!r}), sys.argv[1:]
 if args[0] == "query":
     if "rdeps" not in args[-1]:
@@ -151,20 +185,24 @@ if args[0] == "query":
         patched.start()
         self.addCleanup(patched.stop)
 
-    def test_build_that_takes_too_long_is_interrupted_and_left_out_by_name(self):
-        # Bazel's client cancels what its server builds on the first interrupt.
-        self.bazel("""
-def stop(*_):
-    (folder / "interrupted").touch()
-    sys.exit(8)
-signal.signal(signal.SIGINT, stop)
-(folder / "started").touch()
-time.sleep(600)
-""")
-        late = suites.run_sanitizer("asan", time.monotonic())
+    def clock(self, over: str) -> None:
+        """Replaces the clock of suites: 0 until the file `over` is there, then 100."""
+        clock = unittest.mock.Mock()
+        clock.monotonic = lambda: 100.0 if (self.folder / over).exists() else 0.0
+        patched = unittest.mock.patch.object(suites, "time", clock)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def test_build_that_takes_too_long_is_told_when_to_stop_and_left_out_by_name(self):
+        self.bazel('(folder / "started").touch()')
+        self.clock("started")
+        late = suites.run_sanitizer("asan", 0.0)
         self.assertFalse((self.folder / "started").exists())
-        cut = suites.run_sanitizer("asan", time.monotonic() + 2)
-        self.assertTrue((self.folder / "interrupted").exists())
+        with unittest.mock.patch.object(suites.progress, "run", wraps=suites.progress.run) as run:
+            cut = suites.run_sanitizer("asan", 60.0)
+        run.assert_called_once()
+        self.assertEqual(run.call_args.kwargs["limit"], 60.0)
+        self.assertTrue((self.folder / "started").exists())
         for result in (late, cut):
             self.assertEqual(len(result.skipped), 30)
             self.assertIn("//a:7_test: not built in time; deploy/test asan runs all",
@@ -172,14 +210,12 @@ time.sleep(600)
             self.assertEqual((result.passed, result.failures), (0, []))
 
     def test_targets_are_tested_a_few_at_a_time_until_time_is_over(self):
-        # Tests that pass, each of one case; the second build takes too long.
+        # Tests that pass, each of one case; time is over in the second build.
         self.write("good.xml", GOOD)
         self.bazel("""
 labels = [arg for arg in args if arg.startswith("//")]
 if args[0] == "build":
-    if (folder / "built").exists():
-        time.sleep(600)
-    (folder / "built").touch()
+    (folder / ("second" if (folder / "first").exists() else "first")).touch()
     sys.exit()
 events, = (arg.partition("=")[2] for arg in args if arg.startswith("--build_event_json_file"))
 with open(events, "w") as out:
@@ -190,7 +226,8 @@ with open(events, "w") as out:
         print(json.dumps({"id": {"testSummary": {"label": label}},
                           "testSummary": {"overallStatus": "PASSED"}}), file=out)
 """)
-        result = suites.run_sanitizer("asan", time.monotonic() + 5)
+        self.clock("second")
+        result = suites.run_sanitizer("asan", 60.0)
         self.assertEqual(result.failures, [])
         self.assertEqual(result.passed, 2 * suites.SLICE)
         self.assertEqual(len(result.skipped), 30 - suites.SLICE)
