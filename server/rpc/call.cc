@@ -32,26 +32,21 @@ grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::Byte
 
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
                      const absl::Status& status, RpcAdmission* admission) {
-  admission->End();
+  if (admission == nullptr && status.ok()) return grpc::Status::OK;
   const absl::Status told = PublicStatus(status);
-  if (admission->trace() != nullptr) EndTrace(*admission->trace(), told);
-  const std::string& id = admission->request_id();
+  const std::string id = admission != nullptr ? admission->request_id() : RequestIdOf(context);
+  CallLabels labels{.request = id, .method = method};
+  if (admission != nullptr) {
+    admission->End();
+    if (admission->trace() != nullptr) EndTrace(*admission->trace(), told);
+    labels.client = admission->caller().name();
+    labels.trace = admission->trace_id();
+  }
   context.AddTrailingMetadata(kRequestIdKey, id);
   if (told.ok()) return grpc::Status::OK;
-  LogFailedCall({id, method, context.peer(), admission->caller().name(), admission->trace_id()},
-                told);
-  return ToGrpc(status);
-}
-
-grpc::Status EndPublicCall(absl::string_view method, grpc::CallbackServerContext& context,
-                           const absl::Status& status) {
-  const auto given = context.client_metadata().find(kRequestIdKey);
-  absl::string_view sent;
-  if (given != context.client_metadata().end()) sent = {given->second.data(), given->second.size()};
-  const std::string id = RequestIdFor(sent);
-  context.AddTrailingMetadata(kRequestIdKey, id);
-  if (status.ok()) return grpc::Status::OK;
-  LogFailedCall({id, method, context.peer(), ""}, PublicStatus(status));
+  const std::string peer = context.peer();
+  labels.peer = peer;
+  LogFailedCall(labels, told);
   return ToGrpc(status);
 }
 

@@ -35,11 +35,10 @@ grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::Byte
 
 // Adds the request id to the trailing metadata, ends the trace, and logs the call if it failed.
 // Call it before Finish. Ends the admission, so that the client's next call is not one too many.
+// `admission` is null for a call that is refused ahead of it, or has none, as health checks: then
+// one that is OK is left as it is.
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
-                     const absl::Status& status, RpcAdmission* admission);
-// The same for calls that have no admission, and no trace.
-grpc::Status EndPublicCall(absl::string_view method, grpc::CallbackServerContext& context,
-                           const absl::Status& status);
+                     const absl::Status& status, RpcAdmission* admission = nullptr);
 
 // Logs how a call went, at the level debug.
 void LogCall(absl::string_view method, const RpcAdmission& admission, absl::string_view model,

@@ -125,7 +125,7 @@ grpc::ServerUnaryReactor* HealthService::Check(Context* context, const Bytes* re
   core_.connection_calls().Begin(port);
   const absl::Status status = CheckOne(core_, *context, *request, reply);
   core_.connection_calls().End(port);
-  reactor->Finish(EndPublicCall("Check", *context, status));
+  reactor->Finish(EndCall("Check", *context, status));
   return reactor;
 }
 

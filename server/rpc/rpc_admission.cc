@@ -40,6 +40,10 @@ std::shared_ptr<Trace> BeginTrace(ServerCore& core, const grpc::CallbackServerCo
 
 }  // namespace
 
+std::string RequestIdOf(const grpc::CallbackServerContext& context) {
+  return RequestIdFor(MetadataOf(context, kRequestIdKey));
+}
+
 absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
                                 absl::string_view method) {
   absl::string_view token;
@@ -50,7 +54,7 @@ absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerCont
 RpcAdmission::RpcAdmission(ServerCore& core, const grpc::CallbackServerContext& context,
                            absl::string_view method, CallKind kind)
     : row_(RpcNamed(method)),
-      request_id_(RequestIdFor(MetadataOf(context, kRequestIdKey))),
+      request_id_(RequestIdOf(context)),
       trace_(BeginTrace(core, context, row_, request_id_)),
       access_([&] {
         absl::StatusOr<Caller> caller = CallerOf(core, context, method);

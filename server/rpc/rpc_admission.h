@@ -24,6 +24,9 @@ namespace athanor {
 
 class Trace;
 
+// Returns the caller's x-request-id if it is fit, else a new one: call it once.
+std::string RequestIdOf(const grpc::CallbackServerContext& context);
+
 // Finds the caller of `method`, a name of server/access/rpcs.h.
 absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
                                 absl::string_view method);
@@ -43,8 +46,7 @@ class RpcAdmission {
   const RpcRow& row() const { return row_; }
   // Names whom fair sharing counts the call for: the identity, else the peer.
   const std::string& client() const { return client_; }
-  // The caller's x-request-id if it is fit, else one made here: in the reply's trailing metadata,
-  // in each line of the log and in the span.
+  // In the reply's trailing metadata, in each line of the log and in the span.
   const std::string& request_id() const { return request_id_; }
   // Null: the call is not recorded.
   const std::shared_ptr<Trace>& trace() const { return trace_; }

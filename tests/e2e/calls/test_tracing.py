@@ -338,11 +338,13 @@ def test_refusals_and_ids(traced: Server, collector: Collector) -> None:
     assert log_lines(traced, f"request={id_} "), told
 
 
-def test_health_carries_an_id_too(traced: Server) -> None:
+def test_a_failed_health_check_carries_its_id(traced: Server) -> None:
     with grpc.insecure_channel(traced.address) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
-        _, call = check.with_call(b"", metadata=(("x-request-id", "health-1"),))
-    assert dict(call.trailing_metadata())["x-request-id"] == "health-1"
+        assert check(b"") == b"\x08\x01"
+        with pytest.raises(grpc.RpcError) as failed:
+            check(b"\n\x04none", metadata=(("x-request-id", "health-1"),))
+    assert dict(failed.value.trailing_metadata())["x-request-id"] == "health-1"
 
 
 def test_audited_calls_have_the_same_id_everywhere(traced: Server, collector: Collector) -> None:
