@@ -30,6 +30,7 @@
 #include "server/net/tls_credentials.h"
 #include "server/openai/error.h"
 #include "server/openai/routes.h"
+#include "server/repository/repository.h"
 #include "server/rest/rest_error.h"
 #include "server/rest/routes.h"
 #include "server/rpc/cache/cache_service.h"

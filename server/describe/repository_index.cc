@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/base/public_status.h"
+#include "server/repository/repository.h"
 
 namespace athanor {
 namespace {
@@ -36,6 +37,15 @@ void FillRepositoryIndex(ServerCore& core, bool ready, const Caller& caller,
     model->set_version(absl::StrCat(version->version()));
     model->set_state(state);
     model->set_reason(std::move(reason));
+  }
+  if (ready || core.repository() == nullptr) return;
+  for (UnavailableModel& each : core.repository()->unavailable()) {
+    if (!caller.Sees(each.name)) continue;
+    auto* model = index->add_models();
+    model->set_name(std::move(each.name));
+    model->set_version(std::move(each.version));
+    model->set_state(kUnavailable);
+    model->set_reason(std::move(each.reason));
   }
 }
 

@@ -8,7 +8,8 @@
 
 namespace athanor {
 
-// Lists the versions that the caller may use, with their states; `ready`: only those that serve.
+// Lists the versions that the caller may use, with their states, and what --model_repository has
+// that is not loaded; `ready`: only those that serve.
 void FillRepositoryIndex(ServerCore& core, bool ready, const Caller& caller,
                          inference::RepositoryIndexResponse* index);
 

@@ -10,15 +10,32 @@ namespace {
 
 absl::Status Draining() { return absl::UnavailableError("the server is draining"); }
 
-}  // namespace
-
-absl::Status CheckRepositoryParameter(std::string_view name) {
+absl::Status CheckParameter(const std::string& name) {
   if (name == "unload_dependents") return absl::OkStatus();  // no model depends on another
   if (name == "config" || name.starts_with("file:")) {
-    return Invalid("parameter ", Quoted(std::string(name)),
+    return Invalid("parameter ", Quoted(name),
                    ": a model is what its folder holds; change config.pbtxt and the files there");
   }
-  return Invalid("there is no parameter ", Quoted(std::string(name)));
+  return Invalid("there is no parameter ", Quoted(name), "; there is unload_dependents");
+}
+
+}  // namespace
+
+void AnswerRepositoryCall(Repository* repository, const RepositoryCall& call,
+                          Repository::Done done) {
+  if (repository == nullptr) {
+    return done(
+        absl::FailedPreconditionError("the server has no --model_repository: models serve from "
+                                      "their upload on, until they are deleted"));
+  }
+  for (const std::string& name : call.parameters) {
+    if (absl::Status known = CheckParameter(name); !known.ok()) return done(known);
+  }
+  if (call.kind == RepositoryCall::Kind::kLoad) {
+    repository->Load(call.model, std::move(done));
+  } else {
+    repository->Unload(call.model, std::move(done));
+  }
 }
 
 Repository::Repository(const ServerOptions& options, const RepositoryParts& parts,

@@ -18,7 +18,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -31,10 +30,6 @@
 #include "server/repository/repository_models.h"
 
 namespace athanor {
-
-// INVALID_ARGUMENT for a parameter of RepositoryModelLoad or RepositoryModelUnload that is not
-// served, by its name.
-absl::Status CheckRepositoryParameter(std::string_view name);
 
 class Repository {
  public:
@@ -103,6 +98,19 @@ class Repository {
   std::function<void()> ready_hook_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;
 };
+
+// What a client asks of a model of the repository, and the names of the call's parameters.
+struct RepositoryCall {
+  enum class Kind : uint8_t { kLoad, kUnload };
+  Kind kind = Kind::kLoad;
+  std::string model;
+  std::vector<std::string> parameters;
+};
+
+// Does what a client asks, over gRPC or REST. FAILED_PRECONDITION also if `repository` is null;
+// INVALID_ARGUMENT names a parameter that is not served.
+void AnswerRepositoryCall(Repository* repository, const RepositoryCall& call,
+                          Repository::Done done);
 
 }  // namespace athanor
 

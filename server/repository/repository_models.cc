@@ -14,6 +14,7 @@
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/base/log.h"
 #include "server/models/version_batching.h"
+#include "server/storage/registry_db.h"
 
 namespace athanor {
 namespace {

@@ -283,11 +283,26 @@ TEST_F(RepositoryTest, CallsAreRefusedUnlessControlIsExplicit) {
   Begin("poll");
   EXPECT_EQ(Load("m").code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Unload("m").code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(CheckRepositoryParameter("config").code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(CheckRepositoryParameter("file:1/model.onnx").code(),
-            absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(CheckRepositoryParameter("unload_dependents").ok());
-  EXPECT_FALSE(CheckRepositoryParameter("other").ok());
+}
+
+TEST_F(RepositoryTest, ParametersOfCallsAreRefusedByName) {
+  WriteScale("m/1", 3);
+  Begin("explicit");
+  using Kind = RepositoryCall::Kind;
+  const auto refusal = [&](const RepositoryCall& call, Repository* repository) {
+    std::string message = "not answered at once";
+    AnswerRepositoryCall(repository, call, [&](const absl::Status& status) {
+      message = std::string(status.message());
+    });
+    return message;
+  };
+  Repository* repository = core_->repository();
+  EXPECT_THAT(refusal({Kind::kLoad, "m", {"config"}}, repository), HasSubstr("\"config\""));
+  EXPECT_THAT(refusal({Kind::kLoad, "m", {"file:1/model.onnx"}}, repository),
+              HasSubstr("what its folder holds"));
+  EXPECT_THAT(refusal({Kind::kUnload, "m", {"unload_dependents", "x"}}, repository),
+              HasSubstr("there is no parameter \"x\""));
+  EXPECT_THAT(refusal({Kind::kUnload, "m", {}}, nullptr), HasSubstr("no --model_repository"));
 }
 
 TEST_F(RepositoryTest, UploadsAndTheRepositoryDoNotShareNames) {

@@ -15,6 +15,7 @@
 #include "server/describe/server_metadata.h"
 #include "server/rest/infer.h"
 #include "server/rest/message_json.h"
+#include "server/rest/model_repository.h"
 #include "server/rest/rest_error.h"
 
 namespace athanor {
@@ -25,7 +26,7 @@ using Exchange = std::shared_ptr<HttpExchange>;
 constexpr char kModels[] = "/v2/models/";
 constexpr char kVersions[] = "/versions/";
 // Most bytes of a body that says little.
-constexpr int64_t kSmallBody = 4 << 10;
+constexpr int64_t kSmallBody = 64 << 10;
 
 void AnswerJson(HttpExchange& exchange, const Json& json) {
   exchange.Answer(200, "application/json",
@@ -167,8 +168,6 @@ std::vector<Route> RestRoutes(ServerCore* core) {
     return [core, otherwise](Exchange e) { AnswerHealth(*e, core->serves() ? 200 : otherwise); };
   };
   const auto live = [](Exchange e) { AnswerHealth(*e, 200); };
-  const char* load =
-      "models are not loaded and unloaded: they serve from their upload on, until they are deleted";
   const char* shared = "shared memory is not supported: send tensors in the body";
   return {
       {"GET", "/livez", Role::kNone, 0, live},
@@ -182,7 +181,8 @@ std::vector<Route> RestRoutes(ServerCore* core) {
        [core](Exchange e) { PostModel(*core, std::move(e)); }},
       {"POST", "/v2/repository/index", Role::kInfer, kSmallBody,
        [core](Exchange e) { AnswerIndex(*core, *e); }},
-      Refused("POST", "/v2/repository/models/*", Role::kUpload, load),
+      {"POST", absl::StrCat(kRepositoryModels, "*"), Role::kUpload, kSmallBody,
+       [core](Exchange e) { AnswerRepositoryModel(*core, std::move(e)); }},
       Refused("GET", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
       Refused("POST", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
       Refused("GET", "/v2/logging", Role::kAdmin, "settings of the log are flags: --log_level"),

@@ -143,7 +143,12 @@ TEST_F(RestTest, ErrorsHaveTritonsForm) {
          "Content-Encoding \"gzip\" is not supported");
   expect(Ask("POST", "/v2/models/m")->AwaitEnd(), 404, "there is no POST /v2/models/m");
   expect(Ask("POST", "/v2/models/m/generate")->AwaitEnd(), 501, "--openai_listen");
-  expect(Ask("POST", "/v2/repository/models/m/load")->AwaitEnd(), 501, "not loaded and unloaded");
+  expect(Ask("POST", "/v2/repository/models/m/load")->AwaitEnd(), 400, "no --model_repository");
+  expect(Ask("POST", "/v2/repository/models/m/unload", R"({"parameters":{}})")->AwaitEnd(), 400,
+         "no --model_repository");
+  expect(Ask("POST", "/v2/repository/models/m")->AwaitEnd(), 404, "ends with /load or /unload");
+  expect(Ask("POST", "/v2/repository/models/m/load", R"({"parameter":{}})")->AwaitEnd(), 400,
+         "the field \"parameter\"");
   expect(Get("/v2/systemsharedmemory/status"), 501, "shared memory is not supported");
   expect(Get("/v2/logging"), 501, "--log_level");
   expect(Get("/v2/models/absent/stats"), 404, "does not exist");

@@ -259,6 +259,7 @@ ROOMS = {
         "server/metrics",
         "server/models",
         "server/plans",
+        "server/repository",
     ],
     "server/openai": [
         "server/access",
@@ -283,6 +284,7 @@ ROOMS = {
         "server/describe",
         "server/http",
         "server/memory",
+        "server/repository",
     ],
     "server/rpc": [
         "server/access",
@@ -325,6 +327,7 @@ ROOMS = {
         "server/core",
         "server/describe",
         "server/plans",
+        "server/repository",
         "server/rpc",
     ],
     "server/rpc/models": [
@@ -345,6 +348,7 @@ ROOMS = {
         "server/http/pages",
         "server/net",
         "server/openai",
+        "server/repository",
         "server/rest",
         "server/rpc",
         "server/rpc/cache",

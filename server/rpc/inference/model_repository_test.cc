@@ -1,0 +1,110 @@
+// Tests loads and unloads of a model repository over gRPC.
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/testing/testing.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string LittleEndian(uint64_t value) {
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &value, 8);
+  return bytes;
+}
+
+// Writes y = x * w as a bundle.
+void WriteScale(const std::string& version, const std::vector<float>& w) {
+  const TestModel model = ScaleModel(w);
+  const std::string graph = model.graph.SerializeAsString();
+  fs::create_directories(version);
+  std::ofstream file(version + "/model.athanor", std::ios::binary);
+  file << "ATHANOR1" << LittleEndian(graph.size()) << LittleEndian(model.tensors.size());
+  for (const auto& [hash, bytes] : model.tensors) file << hash << LittleEndian(bytes.size());
+  file << graph;
+  for (const auto& [hash, bytes] : model.tensors) file << bytes;
+}
+
+class ModelRepositoryTest : public testing::Test {
+ protected:
+  static ServerOptions OptionsOf(const std::string& folder) {
+    ServerOptions options;
+    options.model_repository = folder;
+    options.model_control = "explicit";
+    return options;
+  }
+  grpc::Status Load(const std::string& name, const std::string& parameter = "") {
+    inference::RepositoryModelLoadRequest request;
+    request.set_model_name(name);
+    if (!parameter.empty()) (*request.mutable_parameters())[parameter].set_string_param("{}");
+    grpc::ClientContext context;
+    inference::RepositoryModelLoadResponse reply;
+    return test_.inference_stub->RepositoryModelLoad(&context, request, &reply);
+  }
+  grpc::Status Unload(const std::string& name) {
+    inference::RepositoryModelUnloadRequest request;
+    request.set_model_name(name);
+    (*request.mutable_parameters())["unload_dependents"].set_bool_param(true);
+    grpc::ClientContext context;
+    inference::RepositoryModelUnloadResponse reply;
+    return test_.inference_stub->RepositoryModelUnload(&context, request, &reply);
+  }
+  std::vector<std::string> Index(bool ready = false) {
+    inference::RepositoryIndexRequest request;
+    request.set_ready(ready);
+    grpc::ClientContext context;
+    inference::RepositoryIndexResponse reply;
+    EXPECT_TRUE(test_.inference_stub->RepositoryIndex(&context, request, &reply).ok());
+    std::vector<std::string> index;
+    for (const auto& model : reply.models()) {
+      index.push_back(model.name() + "/" + model.version() + " " + model.state());
+    }
+    return index;
+  }
+
+  const std::string folder_ = [] {
+    const std::string folder = FreshDirectory();
+    WriteScale(folder + "/m/7", {2, 3});
+    fs::create_directories(folder + "/hollow");
+    return folder;
+  }();
+  TestServer test_{OptionsOf(folder_)};
+};
+
+TEST_F(ModelRepositoryTest, LoadsAndUnloads) {
+  while (!test_.server->core().serves()) std::this_thread::yield();
+  EXPECT_THAT(Index(), ElementsAre("hollow/ UNAVAILABLE", "m/ UNAVAILABLE"));
+  const grpc::Status loaded = Load("m");
+  ASSERT_TRUE(loaded.ok()) << loaded.error_message();
+  EXPECT_THAT(test_.Infer("m", {1, 1}), ElementsAre(2, 3));
+  EXPECT_THAT(Index(true), ElementsAre("m/7 READY"));
+  EXPECT_TRUE(Unload("m").ok());
+  EXPECT_THAT(Index(true), ElementsAre());
+}
+
+TEST_F(ModelRepositoryTest, RefusalsSayWhy) {
+  while (!test_.server->core().serves()) std::this_thread::yield();
+  EXPECT_EQ(Load("none").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Unload("none").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Load("").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(Load("hollow").error_message(), HasSubstr("no folder of a version"));
+  const grpc::Status config = Load("m", "config");
+  EXPECT_EQ(config.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(config.error_message(), HasSubstr("what its folder holds"));
+  const grpc::Status uploaded = test_.Send(UploadMessages("m", ScaleModel({1})));
+  EXPECT_TRUE(uploaded.ok());  // while it is not loaded, the name is free
+  EXPECT_THAT(Load("m").error_message(), HasSubstr("was uploaded"));
+}
+
+}  // namespace
+}  // namespace athanor
