@@ -34,7 +34,9 @@ grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& cont
                      const absl::Status& status, RpcAdmission* admission) {
   if (admission == nullptr && status.ok()) return grpc::Status::OK;
   const absl::Status told = PublicStatus(status);
-  const std::string id = admission != nullptr ? admission->request_id() : RequestIdOf(context);
+  std::string made;
+  if (admission == nullptr) made = RequestIdOf(context);
+  const std::string& id = admission == nullptr ? made : admission->request_id();
   CallLabels labels{.request = id, .method = method};
   if (admission != nullptr) {
     admission->End();
