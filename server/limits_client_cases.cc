@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/limits_testing.h"
+#include "server/shared_memory/shared_object_testing.h"
 
 namespace athanor {
 namespace {
@@ -98,6 +99,22 @@ void PeerPercent() {
     each.context.TryCancel();
     EXPECT_EQ(each.writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
   }
+}
+
+void MaxSharedRegions() {
+  TestServer test({.shared_memory = "*", .max_shared_regions = 1});
+  SharedObject object("limit", 16);
+  const auto add = [&](const std::string& name) {
+    grpc::ClientContext context;
+    inference::SystemSharedMemoryRegisterRequest request;
+    request.set_name(name);
+    request.set_key(object.key());
+    request.set_byte_size(16);
+    inference::SystemSharedMemoryRegisterResponse reply;
+    return test.inference_stub->SystemSharedMemoryRegister(&context, request, &reply);
+  };
+  EXPECT_TRUE(add("a").ok());
+  ExpectRefused(add("b"), kExhausted, {"1 shared memory regions", "--max_shared_regions"});
 }
 
 // Sends a compressed message that repeats one letter.
@@ -205,6 +222,7 @@ const LimitCases& ClientLimitCases() {
       {"upload_rate", UploadRate},
       {"max_peer_percent", PeerPercent},
       {"max_inflation", MaxInflation},
+      {"max_shared_regions", MaxSharedRegions},
       {"max_connections", MaxConnections},
       {"connection_quiet", ConnectionQuiet},
       {"keepalive", Keepalive},

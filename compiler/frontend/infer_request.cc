@@ -17,6 +17,8 @@ using inference::InferParameter;
 using inference::ModelInferRequest;
 
 constexpr std::string_view kParameters[] = {"wait", "timeout_us", "priority", "taps"};
+// Triton's name of timeout_us; 0: no timeout.
+constexpr std::string_view kTritonTimeout = "timeout";
 
 std::string_view TypeName(InferParameter::ParameterChoiceCase choice) {
   switch (choice) {
@@ -144,6 +146,9 @@ absl::Status RequestBinder::CheckDatatype(const InputTensor& tensor, const Input
   const std::string prefix = Cat("input ", Quoted(input.name), ": datatype is ");
   const std::string right =
       Cat("; the model takes ", input.datatype->name, " (", DTypeName(input.datatype->dtype), ")");
+  if (tensor.datatype() == "BYTES") {
+    return Invalid(prefix, "BYTES (texts), which no tensor of a model here holds", right);
+  }
   const DatatypeRow* sent = FindDatatype(tensor.datatype());
   if (sent == nullptr) {
     return Invalid(prefix, Quoted(tensor.datatype()), ", which is unknown", right);
@@ -276,6 +281,11 @@ absl::Status RequestBinder::BindOutputs(const ModelInferRequest& request,
       return Invalid("output ", Quoted(output.name()), " is asked for twice; ask for it once");
     }
     asked[it->second] = true;
+    if (output.parameters().contains("classification")) {
+      return Unimplemented("output ", Quoted(output.name()),
+                           ": classification is not supported, since models have no labels; take "
+                           "the whole output and sort it");
+    }
     absl::Status s = RefuseParameters("output", output.name(), output.parameters());
     if (!s.ok()) return s;
     bound->outputs.push_back(it->second);
@@ -336,6 +346,15 @@ absl::Status RequestBinder::ReadOptions(const Parameters& parameters, const Requ
   for (const auto& [name, value] : parameters) {
     if (name == "timeout_us") {
       ASSIGN_OR_RETURN(options->timeout_us, IntegerOf(name, value, 1));
+    } else if (name == kTritonTimeout) {
+      if (parameters.contains("timeout_us")) {
+        return Invalid("parameters timeout and timeout_us mean the same; set one");
+      }
+      ASSIGN_OR_RETURN(options->timeout_us, IntegerOf(name, value, 0));
+    } else if (name.rfind("sequence_", 0) == 0) {
+      return Invalid("parameter ", Quoted(name),
+                     " is not supported: requests share no state, so there are no sequences of "
+                     "them");
     } else if (name == "priority") {
       ASSIGN_OR_RETURN(options->priority, IntegerOf(name, value, 0));
     } else if (name == "wait" || name == "taps") {

@@ -88,8 +88,9 @@ TEST(InferRequestTest, WrongDatatypeNamesBothAndTheCast) {
             "input \"x\": datatype is FP64 (f64); the model takes FP32 (f32): cast the "
             "array to float32 before sending it");
   m.request.mutable_inputs(1)->set_datatype("BYTES");
-  EXPECT_NE(ErrorOf(m).find("\"BYTES\", which is unknown; the model takes FP32"),
-            std::string::npos);
+  EXPECT_NE(
+      ErrorOf(m).find("BYTES (texts), which no tensor of a model here holds; the model takes FP32"),
+      std::string::npos);
   m.request.mutable_inputs(1)->set_datatype("");
   EXPECT_NE(ErrorOf(m).find("the model takes FP32"), std::string::npos);
 }
@@ -193,10 +194,10 @@ TEST(InferRequestTest, RawAndContentsExcludeEachOther) {
 
 TEST(InferRequestTest, UnknownParameters) {
   RequestMessage m = Good();
-  m.parameter("timeout").set_int64_param(5);
-  EXPECT_EQ(ErrorOf(m),
-            "parameter \"timeout\" is unknown; the parameters are wait, timeout_us, "
-            "priority, taps");
+  m.parameter("timeouts").set_int64_param(5);
+  EXPECT_NE(ErrorOf(m).find("parameter \"timeouts\" is unknown; the parameters are wait, "
+                            "timeout_us, priority, taps"),
+            std::string::npos);
   m = Good();
   (*m.tensor().mutable_parameters())["shared_memory_region"].set_string_param("r");
   EXPECT_NE(ErrorOf(m).find("input \"x\" does not take parameter \"shared_memory_region\""),
@@ -204,8 +205,28 @@ TEST(InferRequestTest, UnknownParameters) {
   m = Good();
   m.Want("y");
   (*m.request.mutable_outputs(0)->mutable_parameters())["classification"].set_int64_param(1);
-  EXPECT_NE(ErrorOf(m).find("output \"y\" does not take parameter \"classification\""),
-            std::string::npos);
+  const absl::Status refused = Binder(ModelGraph()).Bind(m.request).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(refused.message().find("output \"y\": classification is not supported"),
+            absl::string_view::npos);
+}
+
+// As tritonclient sends them.
+TEST(InferRequestTest, TritonsParameters) {
+  RequestMessage m = Good();
+  m.parameter("timeout").set_int64_param(2500);
+  m.parameter("priority").set_uint64_param(1);
+  EXPECT_EQ(Binder(ModelGraph()).Bind(m.request)->options.timeout_us, 2500);
+  m.parameter("timeout").set_int64_param(0);
+  EXPECT_EQ(Binder(ModelGraph()).Bind(m.request)->options.timeout_us, 0);
+  m.parameter("timeout").set_int64_param(-1);
+  EXPECT_NE(ErrorOf(m).find("parameter timeout is -1"), std::string::npos);
+  m.parameter("timeout").set_int64_param(1);
+  m.parameter("timeout_us").set_int64_param(1);
+  EXPECT_EQ(ErrorOf(m), "parameters timeout and timeout_us mean the same; set one");
+  m = Good();
+  m.parameter("sequence_start").set_bool_param(true);
+  EXPECT_NE(ErrorOf(m).find("parameter \"sequence_start\" is not supported"), std::string::npos);
 }
 
 TEST(InferRequestTest, ReadsParameters) {

@@ -66,7 +66,8 @@ TEST(RpcTableTest, WhatIsUnknownIsTheAdministrators) {
 // RPCs that change the server need more than `infer`, and leave a line.
 TEST(RpcTableTest, WritersAreAudited) {
   for (const char* method : {"UploadModel", "DeleteModel", "PinPlan", "Rollback", "StartCompile",
-                             "CancelCompileJob", "Verify", "CollectGarbage", "Export", "Import"}) {
+                             "CancelCompileJob", "Verify", "CollectGarbage", "Export", "Import",
+                             "RepositoryModelLoad", "RepositoryModelUnload"}) {
     EXPECT_TRUE(RpcNamed(method).audited) << method;
     EXPECT_FALSE(RpcNamed(method).roles.Admit({Role::kInfer, Role::kMonitor})) << method;
   }

@@ -137,6 +137,12 @@ constexpr FlagRow kFlags[] = {
     {"trace_ratio", FlagType::kRatio, &O::trace_ratio, 0, kMillion,
      "share of requests to record, from 0 to 1, of those whose client says nothing of it: the "
      "sampled flag of a traceparent wins"},
+    {"shared_memory", FlagType::kString, &O::shared_memory, 0, 0,
+     "keys of shared memory objects that clients on this machine may register and have tensors in, "
+     "as a pattern in which * stands for any characters: /frames-* (docs/triton.md); the server "
+     "opens them with its own rights; empty: none"},
+    {"max_shared_regions", FlagType::kInt, &O::max_shared_regions, 1, 1'000'000,
+     "most regions of shared memory registered at a time", kLimit},
     {"max_message_bytes", FlagType::kBytes, &O::max_message_bytes, 64 << 10, kMaxMessage,
      "largest gRPC message accepted, measured after decompression", kLimit},
     {"max_inflation", FlagType::kInt, &O::max_inflation, 1, 1'032,
@@ -206,7 +212,10 @@ constexpr FlagRow kFlags[] = {
     {"max_pending", FlagType::kInt, &O::max_pending, 1, 1'000'000,
      "most requests in the server at once, waiting or running; further ones are refused", kLimit},
     {"max_streams", FlagType::kInt, &O::max_streams, 1, 1'000'000,
-     "most watchers of compile jobs and of health at once; they do not count as requests", kLimit},
+     "most watchers of compile jobs and of health, and streams of ModelStreamInfer, at once; they "
+     "do "
+     "not count as requests, but each request of a stream does",
+     kLimit},
     {"keepalive", FlagType::kDuration, &O::keepalive_ms, 0, kMaxMessage,
      "time without traffic after which a connection is pinged, and after as long again without a "
      "reply closed; 0: never ping",

@@ -64,6 +64,8 @@ struct ServerOptions {
   std::string otlp_endpoint;        // a URL; empty: no spans are sent
   int64_t trace_ratio = 1'000'000;  // millionths
 
+  std::string shared_memory;  // a pattern of keys; empty: none
+  int64_t max_shared_regions = 256;
   int64_t max_message_bytes = int64_t{64} << 20;
   int64_t max_inflation = 100;
   int64_t max_chunk_bytes = int64_t{8} << 20;

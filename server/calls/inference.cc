@@ -16,6 +16,11 @@ namespace {
 // Priority of a request that names none.
 constexpr int64_t kDefaultPriority = 100;
 
+// Tensors of so many bytes in shared memory are copied away from the threads that read requests,
+// behind texts of language models.
+constexpr int64_t kLongCopy = int64_t{4} << 20;
+constexpr int64_t kBehindTexts = 1;
+
 int64_t Microseconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
 }
@@ -65,6 +70,17 @@ Inference::Inference(ServerCore& core, InferenceCaller caller, InferenceSink* si
 
 void Inference::Begin(InferenceStart start) {
   start_ = std::move(start);
+  if (absl::Status s = shared_.Take(core_.regions(), caller_.shared, &request_); !s.ok()) {
+    End(s);
+  } else if (start_.runs_here && shared_.input_bytes() > kLongCopy) {
+    start_.runs_here = false;
+    core_.text_queue().Submit([this] { Start(); }, kBehindTexts);
+  } else {
+    Start();
+  }
+}
+
+void Inference::Start() {
   if (absl::Status s = Accept(); !s.ok()) {
     End(s);
   } else if (TakePlan()) {
@@ -86,6 +102,7 @@ absl::Status Inference::Accept() {
         Cat(version_->Describe(), " is a language model, whose keys and values its engine keeps: ",
             "call GenerateService.Generate"));
   }
+  RETURN_IF_ERROR(shared_.ReadInputs(&core_.ledger(), &request_));
   ASSIGN_OR_RETURN(bound_,
                    version_->binder().Bind(request_, {.max_taps = core_.options().max_taps}));
   SetDeadline();
@@ -229,6 +246,7 @@ void Inference::Execute(bool runs_here) {
 absl::Status Inference::DescribeReply() {
   const OutputShapes& shapes = tapped_ != nullptr ? tapped_->shapes : version_->output_shapes();
   ASSIGN_OR_RETURN(const int64_t bytes, tensors_.Describe(shapes, bound_.dims, &reply_));
+  RETURN_IF_ERROR(shared_.DescribeOutputs(&reply_));
   RETURN_IF_ERROR(sink_->Accept(reply_));
   // The answer is a copy of the reply.
   ASSIGN_OR_RETURN(memory_, core_.ledger().Reserve(HeldKind::kRequests, start_.bytes + bytes * 2,
@@ -266,7 +284,9 @@ void Inference::EndRun(const ServedPlan& plan, const absl::Status& status, const
     return;
   }
   FillReply(plan, times, queued);
-  End(sink_->Answer(&reply_));
+  absl::Status answered = shared_.WriteOutputs(&reply_);
+  if (answered.ok()) answered = sink_->Answer(&reply_);
+  End(answered);
 }
 
 void Inference::FillReply(const ServedPlan& plan, const RunTimes& times, Clock::duration queued) {
@@ -320,6 +340,7 @@ void Inference::FreeRequest() {
   inference::ModelInferRequest().Swap(&request_);
   request_.set_model_name(model);
   inference::ModelInferResponse().Swap(&reply_);
+  shared_ = {};
   memory_ = {};
   start_ = {};
   sink_->Release();

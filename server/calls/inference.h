@@ -22,6 +22,7 @@
 #include "proto/inference/open_inference_grpc.pb.h"
 #include "server/calls/call_owner.h"
 #include "server/calls/inference_reply.h"
+#include "server/calls/shared_tensors.h"
 #include "server/core/core.h"
 
 namespace athanor {
@@ -48,6 +49,7 @@ class InferenceSink {
 struct InferenceCaller {
   using Clock = std::chrono::steady_clock;
   std::string client;  // the unit of fair sharing
+  SharedUser shared;   // whose regions of shared memory it may name
   Clock::time_point arrived = Clock::now();
   Clock::time_point deadline = Clock::time_point::max();
   std::shared_ptr<Trace> trace = nullptr;  // null: it is not recorded
@@ -88,6 +90,7 @@ class Inference final {
   // The request as the queue has it.
   class Turn;
 
+  void Start();
   absl::Status Accept();
   // Chooses the plans that compute the tensors of the reply.
   absl::Status ChoosePlans();
@@ -138,6 +141,7 @@ class Inference final {
   std::shared_ptr<Plans> plans_;                        // the version's, or those of `tapped_`
   std::shared_ptr<const ServedPlan> plan_, full_plan_;  // for its sizes, for the full range
   InferenceReply tensors_;
+  SharedTensors shared_;
   ServerLedger::Reservation memory_;
 
   const std::shared_ptr<CallOwner> owner_;

@@ -79,7 +79,8 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
       stream_shares_(options_.max_streams, options_.max_peer_percent),
       upload_places_(LimitsOfUploads(options_)),
       upload_rate_(options_.upload_rate),
-      refusals_(options_.refusals_per_second, options_.max_pending / kShareOfPending) {}
+      refusals_(options_.refusals_per_second, options_.max_pending / kShareOfPending),
+      regions_(options_.shared_memory, options_.max_shared_regions) {}
 
 absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
     const ServerOptions& options, std::shared_ptr<CompileBackends> backends, Disk* disk) {
@@ -243,12 +244,14 @@ absl::Status CallSlot::status() const {
     if (count_ <= core_.options().max_streams && in_share_) return absl::OkStatus();
     metrics.Count(Metric::kRefusals, Refusal::kStreams);
     if (!in_share_) {
-      return Later(kRetryStream, core_.stream_shares_.share(), " watchers of jobs or health from ",
-                   host_, " are connected, the most that one peer may have of ",
-                   core_.options().max_streams, " (--max_peer_percent, --max_streams)");
+      return Later(kRetryStream, core_.stream_shares_.share(),
+                   " streams of jobs, health or inference from ", host_,
+                   " are open, the most that one peer may have of ", core_.options().max_streams,
+                   " (--max_peer_percent, --max_streams)");
     }
-    return Later(kRetryStream, core_.options().max_streams,
-                 " watchers of jobs or health are connected, the most allowed (--max_streams)");
+    return Later(
+        kRetryStream, core_.options().max_streams,
+        " streams of jobs, health or inference are open, the most allowed (--max_streams)");
   }
   if (count_ > core_.options().max_pending) {
     metrics.Count(Metric::kRefusals, Refusal::kPending);

@@ -36,6 +36,7 @@
 #include "server/net/rate_limit.h"
 #include "server/net/upload_places.h"
 #include "server/repository/repository.h"
+#include "server/shared_memory/shared_regions.h"
 #include "server/storage/cache_keys.h"
 
 namespace athanor {
@@ -89,6 +90,7 @@ class ServerCore {
   WorkQueue& text_queue() { return *text_queue_; }
   RequestQueue& requests() { return *requests_; }  // requests that wait to be run
   RefusalPace& refusals() { return refusals_; }    // pace of answers to refused requests
+  SharedRegions& regions() { return regions_; }    // of shared memory
 
   bool draining() const { return draining_.load(std::memory_order_acquire); }
   // Makes the server refuse new calls.
@@ -127,6 +129,7 @@ class ServerCore {
   UploadPlaces upload_places_;
   RateLimit upload_rate_;
   RefusalPace refusals_;
+  SharedRegions regions_;
   std::atomic<bool> reading_identities_{false};
   std::unique_ptr<WorkQueue> identity_queue_;  // null without --auth; the timer submits to it
   Timer timer_;

@@ -17,6 +17,7 @@ void FillServerMetadata(ServerCore& core, inference::ServerMetadataResponse* met
   metadata->set_name("athanor");
   metadata->set_version(kVersion);
   for (const char* extension : kExtensions) metadata->add_extensions(extension);
+  if (core.regions().on()) metadata->add_extensions("system_shared_memory");
 }
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -56,7 +57,7 @@ Peer PeerOfSocket(int fd) {
 std::string PeerTextOfSocket(int fd) {
   sockaddr_storage name{};
   socklen_t size = sizeof(name);
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return "unix:";
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) return "unknown:";
   if (name.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(name);
     return absl::StrCat("ipv4:", HostOf(v4.sin_addr), ":", ntohs(v4.sin_port));
@@ -69,6 +70,12 @@ std::string PeerTextOfSocket(int fd) {
   char text[INET6_ADDRSTRLEN] = "";
   inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof(text));
   return absl::StrCat("ipv6:%5B", text, "%5D:", ntohs(v6.sin6_port));
+}
+
+bool IsLocalPeer(absl::string_view peer) {
+  if (absl::StartsWith(peer, "unix:")) return true;
+  const std::string host = PeerOfCall(peer).host;
+  return absl::StartsWith(host, "127.") || host == "::/64";  // ::1; the rest is not routed
 }
 
 int PortOfCall(absl::string_view peer) {

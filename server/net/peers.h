@@ -28,10 +28,14 @@ struct Peer {
 };
 
 Peer PeerOfSocket(int fd);
-// Returns the socket's peer as gRPC writes it; "unix:" if it has no address.
+// Returns the socket's peer as gRPC writes it; "unix:" if it has no address, "unknown:" if the peer
+// has left.
 std::string PeerTextOfSocket(int fd);
 // Parses `peer` as gRPC writes it: "ipv4:10.0.0.7:43210", "ipv6:%5B2001:db8::1%5D:43210", "unix:".
 Peer PeerOfCall(absl::string_view peer);
+// Reports whether such a text names a client on this machine: of a Unix socket, or of a loopback
+// address.
+bool IsLocalPeer(absl::string_view peer);
 // Parses only the port of such a text.
 int PortOfCall(absl::string_view peer);
 

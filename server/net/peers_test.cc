@@ -31,13 +31,25 @@ TEST(PeerTest, AsGrpcWritesIt) {
   }
 }
 
+TEST(PeerTest, LocalOnes) {
+  for (const char* local :
+       {"unix:", "unix:/tmp/socket", "ipv4:127.0.0.1:80", "ipv4:127.9.9.9:80", "ipv6:%5B::1%5D:80",
+        "ipv6:[::1]:80", "ipv6:%5B::ffff:127.0.0.1%5D:80"}) {
+    EXPECT_TRUE(IsLocalPeer(local)) << local;
+  }
+  for (const char* other : {"", "unknown:", "ipv4:10.0.0.7:80", "ipv4:12.7.0.1:80", "fd:9",
+                            "ipv6:%5B2001:db8::1%5D:80", "ipv6:%5B::ffff:10.0.0.7%5D:80"}) {
+    EXPECT_FALSE(IsLocalPeer(other)) << other;
+  }
+}
+
 TEST(PeerTest, OfAUnixSocketThereIsNone) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   EXPECT_EQ(PeerOfSocket(pair[0]).host, "");
   EXPECT_EQ(PeerOfSocket(-1).host, "");
   EXPECT_EQ(PeerTextOfSocket(pair[0]), "unix:");
-  EXPECT_EQ(PeerTextOfSocket(-1), "unix:");
+  EXPECT_EQ(PeerTextOfSocket(-1), "unknown:") << "one that has left is not local";
   for (const int fd : pair) close(fd);
 }
 

@@ -11,6 +11,7 @@
 #include "server/rest/infer_answer.h"
 #include "server/rest/infer_message.h"
 #include "server/rest/rest_error.h"
+#include "server/rest/shared_memory.h"
 
 namespace athanor {
 namespace {
@@ -29,7 +30,11 @@ class RestInfer final : public InferenceSink,
       : core_(core),
         model_(std::move(model)),
         exchange_(std::move(exchange)),
-        inference_(core, {.client = exchange_->client(), .trace = exchange_->trace()}, this) {}
+        inference_(core,
+                   {.client = exchange_->client(),
+                    .shared = SharedUserOf(*exchange_),
+                    .trace = exchange_->trace()},
+                   this) {}
 
   void Begin() {
     self_ = shared_from_this();

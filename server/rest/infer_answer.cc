@@ -69,7 +69,7 @@ void AddOutput(const ModelInferResponse::InferOutputTensor& output, const std::s
     AddParameters(output.parameters(), text);
     *text += "}";
   }
-  if (!binary) {
+  if (!binary && !IsShared(output)) {
     *text += R"(,"data":)";
     WriteElements(*FindDatatype(output.datatype()), raw, text);
   }
@@ -89,9 +89,14 @@ HttpHeaders RestAnswer::headers() const {
   return {{kJsonLengthHeader, absl::StrCat(json_bytes)}};
 }
 
+bool IsShared(const ModelInferResponse::InferOutputTensor& output) {
+  return output.parameters().contains("shared_memory_region");
+}
+
 absl::Status CheckForms(const ModelInferResponse& reply, const RestRequest& request) {
   for (const auto& output : reply.outputs()) {
-    if (request.WantsBytes(output.name()) || HasJsonForm(*FindDatatype(output.datatype()))) {
+    if (IsShared(output) || request.WantsBytes(output.name()) ||
+        HasJsonForm(*FindDatatype(output.datatype()))) {
       continue;
     }
     return Invalid("output ", Quoted(output.name()), ": sending ", output.datatype(),
@@ -105,7 +110,10 @@ int64_t MostJsonBytes(const ModelInferResponse& reply, const RestRequest& reques
   for (const auto& output : reply.outputs()) {
     bytes += kTensorBytes + 6 * static_cast<int64_t>(output.name().size()) +
              kSizeBytes * output.shape_size();
-    if (request.WantsBytes(output.name())) continue;
+    for (const auto& [name, value] : output.parameters()) {
+      bytes += kTensorBytes + 6 * static_cast<int64_t>(name.size() + value.string_param().size());
+    }
+    if (IsShared(output) || request.WantsBytes(output.name())) continue;
     bytes += MostElementBytes(*FindDatatype(output.datatype()), ElementsOf(output));
   }
   return bytes;
@@ -114,7 +122,7 @@ int64_t MostJsonBytes(const ModelInferResponse& reply, const RestRequest& reques
 int64_t BinaryBytes(const ModelInferResponse& reply, const RestRequest& request) {
   int64_t bytes = 0;
   for (const auto& output : reply.outputs()) {
-    if (!request.WantsBytes(output.name())) continue;
+    if (IsShared(output) || !request.WantsBytes(output.name())) continue;
     bytes += ElementsOf(output) * DTypeBytes(FindDatatype(output.datatype())->dtype);
   }
   return bytes;
@@ -133,7 +141,7 @@ RestAnswer WriteInferAnswer(const ModelInferResponse& reply, const RestRequest& 
   for (int i = 0; i < reply.outputs_size(); ++i) {
     if (i > 0) text += ",";
     const std::string& raw = reply.raw_output_contents(i);
-    const bool binary = request.WantsBytes(reply.outputs(i).name());
+    const bool binary = request.WantsBytes(reply.outputs(i).name()) && !IsShared(reply.outputs(i));
     AddOutput(reply.outputs(i), raw, binary, &text);
     answer.binary = answer.binary || binary;
     if (binary) bytes += raw.size();
@@ -142,6 +150,7 @@ RestAnswer WriteInferAnswer(const ModelInferResponse& reply, const RestRequest& 
   answer.json_bytes = text.size();
   text.reserve(text.size() + bytes);
   for (int i = 0; i < reply.outputs_size(); ++i) {
+    // Contents in shared memory are empty here.
     if (request.WantsBytes(reply.outputs(i).name())) text += reply.raw_output_contents(i);
   }
   return answer;

@@ -32,6 +32,9 @@ struct RestAnswer {
 // need not have contents.
 absl::Status CheckForms(const inference::ModelInferResponse& reply, const RestRequest& request);
 
+// Reports whether an output lies in shared memory: the answer has none of its elements.
+bool IsShared(const inference::ModelInferResponse::InferOutputTensor& output);
+
 // Returns an upper bound on the bytes of the answer's JSON; `reply` need not have contents.
 // REQUIRES: CheckForms is OK.
 int64_t MostJsonBytes(const inference::ModelInferResponse& reply, const RestRequest& request);

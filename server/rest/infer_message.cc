@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +24,7 @@ constexpr int64_t kElementBytes = 8, kTensorBytes = 512;
 constexpr char kBinaryBytes[] = "binary_data_size";
 constexpr char kBinary[] = "binary_data";
 constexpr char kBinaryOutput[] = "binary_data_output";
+constexpr char kSharedRegion[] = "shared_memory_region";
 
 absl::Status WrongType(absl::string_view path, const Json& value, absl::string_view wanted) {
   std::string is = value.is_array() ? "a list" : value.is_object() ? "an object" : value.dump();
@@ -107,12 +107,7 @@ class Reader {
         RETURN_IF_ERROR(ReadFlag(path, value, &read_.binary));
         continue;
       }
-      // Triton's clients call it so.
-      const std::string known = name == "timeout" ? "timeout_us" : name;
-      if (message_.parameters().contains(known)) {
-        return Invalid("parameters has timeout and timeout_us, which mean the same; set one");
-      }
-      RETURN_IF_ERROR(ReadParameter(path, value, &(*message_.mutable_parameters())[known]));
+      RETURN_IF_ERROR(ReadParameter(path, value, &(*message_.mutable_parameters())[name]));
     }
     return absl::OkStatus();
   }
@@ -149,6 +144,12 @@ class Reader {
     if (tensor->name().empty()) return Invalid(path, ".name is missing");
     if (!input.contains("datatype")) return Invalid(path, ".datatype is missing");
     if (!input.contains("shape")) return Invalid(path, ".shape is missing");
+    if (tensor->parameters().contains(kSharedRegion)) {
+      if (data == nullptr && !bytes.has_value()) return absl::OkStatus();
+      return Invalid("input ", Quoted(tensor->name()), ": it lies in shared memory, and has ",
+                     data != nullptr ? "data" : kBinaryBytes,
+                     " too; send it in one of the two ways");
+    }
     std::string* raw = message_.add_raw_input_contents();
     return Prefixed(Cat("input ", Quoted(tensor->name()), ": "), Fill(*tensor, data, bytes, raw));
   }
@@ -176,8 +177,6 @@ class Reader {
         if (!value.is_number_unsigned()) return WrongType(inner, value, "a number of bytes");
         *bytes = static_cast<int64_t>(std::min<uint64_t>(
             value.get<uint64_t>(), uint64_t{std::numeric_limits<int64_t>::max()}));
-      } else if (absl::StartsWith(name, "shared_memory_")) {
-        return Unimplemented(inner, " is not supported: send the tensor in the body");
       } else {
         RETURN_IF_ERROR(ReadParameter(inner, value, &(*read)[name]));
       }
@@ -252,13 +251,8 @@ class Reader {
       const std::string inner = absl::StrCat(path, ".", name);
       if (name == kBinary) {
         RETURN_IF_ERROR(ReadFlag(inner, value, &binary->emplace()));
-      } else if (name == "classification") {
-        if (value == 0) continue;  // says that there is none
-        return Unimplemented(inner,
-                             " is not supported: models have no labels; take the whole output and "
-                             "sort it");
-      } else if (absl::StartsWith(name, "shared_memory_")) {
-        return Unimplemented(inner, " is not supported: outputs are in the answer's body");
+      } else if (name == "classification" && value == 0) {
+        continue;  // says that there is none
       } else {
         RETURN_IF_ERROR(ReadParameter(inner, value, &(*read)[name]));
       }

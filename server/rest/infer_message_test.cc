@@ -49,7 +49,7 @@ TEST_F(InferMessageTest, ReadsAllFields) {
   const inference::ModelInferRequest& message = read->message;
   EXPECT_EQ(message.id(), "7");
   EXPECT_EQ(message.parameters().at("priority").int64_param(), 3);
-  EXPECT_EQ(message.parameters().at("timeout_us").int64_param(), 5);
+  EXPECT_EQ(message.parameters().at("timeout").int64_param(), 5);
   EXPECT_EQ(message.parameters().at("wait").string_param(), "none");
   EXPECT_TRUE(message.parameters().at("a").bool_param());
   EXPECT_EQ(message.parameters().at("b").double_param(), 1.5);
@@ -126,20 +126,22 @@ TEST_F(InferMessageTest, WrongFieldsAreNamed) {
   ExpectWrong(Inputs(R"("name":"h","shape":[4294967296,4294967296],"datatype":"INT8","data":[])"),
               "more elements than fit 64 bits");
   ExpectWrong(R"({"inputs":[],"parameters":{"a":null}})", "parameters.a is null");
-  ExpectWrong(R"({"inputs":[],"parameters":{"timeout":1,"timeout_us":1}})",
-              "timeout and timeout_us, which mean the same");
   ExpectWrong(R"({"inputs":[],"outputs":[{}]})", "outputs[0].name is missing");
   ExpectWrong(R"({"inputs":[],"outputs":[{"name":"y","parameters":{"binary_data":1}}]})",
               "outputs[0].parameters.binary_data is 1; it has to be true or false");
   ExpectWrong(std::string(100'000, '['), "deeper than 64");
 }
 
-TEST_F(InferMessageTest, WhatThereIsNotIsNamed) {
-  const auto unsupported = absl::StatusCode::kUnimplemented;
-  ExpectWrong(R"({"inputs":[],"outputs":[{"name":"y","parameters":{"classification":3}}]})",
-              "outputs[0].parameters.classification is not supported", unsupported);
-  ExpectWrong(Inputs(std::string(kX) + R"(,"parameters":{"shared_memory_region":"r"})"),
-              "inputs[0].parameters.shared_memory_region is not supported", unsupported);
+TEST_F(InferMessageTest, InputsInSharedMemoryHaveNoElements) {
+  const auto read = Read(
+      Inputs(R"("name":"x","shape":[2],"datatype":"FP32","parameters":{"shared_memory_region":"r",)"
+             R"("shared_memory_byte_size":8,"shared_memory_offset":0})"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->message.raw_input_contents_size(), 0);
+  EXPECT_EQ(read->message.inputs(0).parameters().at("shared_memory_byte_size").int64_param(), 8);
+  ExpectWrong(
+      Inputs(std::string(kX) + R"(,"data":[1,2],"parameters":{"shared_memory_region":"r"})"),
+      "input \"x\": it lies in shared memory, and has data too");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "server/rest/message_json.h"
 #include "server/rest/model_repository.h"
 #include "server/rest/rest_error.h"
+#include "server/rest/shared_memory.h"
 
 namespace athanor {
 namespace {
@@ -92,7 +93,7 @@ void GetModel(ServerCore& core, HttpExchange& exchange) {
       return FillModelConfig(core, model.name, model.version, message);
     });
   } else if (what == "/trace/setting") {
-    AnswerRestError(exchange, Unimplemented("traces are not supported"));
+    AnswerRestError(exchange, Unimplemented("settings of traces are flags: --otlp_endpoint, --trace_ratio"));
   } else {
     AnswerMessage<inference::ModelMetadataResponse>(exchange, [&](auto* message) {
       return FillMetadata(core, model.name, model.version, message);
@@ -112,7 +113,7 @@ void PostModel(ServerCore& core, Exchange exchange) {
   if (what == "/infer") {
     AnswerInfer(core, model, std::move(exchange));
   } else if (what == "/trace/setting") {
-    AnswerRestError(*exchange, Unimplemented("traces are not supported"));
+    AnswerRestError(*exchange, Unimplemented("settings of traces are flags: --otlp_endpoint, --trace_ratio"));
   } else if (!what.empty()) {
     AnswerRestError(*exchange, Unimplemented("generate is not supported here; --openai_listen "
                                              "serves language models"));
@@ -168,7 +169,10 @@ std::vector<Route> RestRoutes(ServerCore* core) {
     return [core, otherwise](Exchange e) { AnswerHealth(*e, core->serves() ? 200 : otherwise); };
   };
   const auto live = [](Exchange e) { AnswerHealth(*e, 200); };
-  const char* shared = "shared memory is not supported: send tensors in the body";
+  const char* cuda =
+      "CUDA shared memory is not supported: send tensors in the body, or use system shared memory "
+      "(--shared_memory)";
+  const auto shared = [core](Exchange e) { AnswerSharedMemory(*core, *e); };
   return {
       {"GET", "/livez", Role::kNone, 0, live},
       {"GET", "/healthz", Role::kNone, 0, ready(503)},
@@ -183,14 +187,14 @@ std::vector<Route> RestRoutes(ServerCore* core) {
        [core](Exchange e) { AnswerIndex(*core, *e); }},
       {"POST", absl::StrCat(kRepositoryModels, "*"), Role::kUpload, kSmallBody,
        [core](Exchange e) { AnswerRepositoryModel(*core, std::move(e)); }},
-      Refused("GET", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
-      Refused("POST", "/v2/trace/setting", Role::kAdmin, "traces are not supported"),
+      Refused("GET", "/v2/trace/setting", Role::kAdmin, "settings of traces are flags: --otlp_endpoint, --trace_ratio"),
+      Refused("POST", "/v2/trace/setting", Role::kAdmin, "settings of traces are flags: --otlp_endpoint, --trace_ratio"),
       Refused("GET", "/v2/logging", Role::kAdmin, "settings of the log are flags: --log_level"),
       Refused("POST", "/v2/logging", Role::kAdmin, "settings of the log are flags: --log_level"),
-      Refused("GET", "/v2/systemsharedmemory/*", Role::kInfer, shared),
-      Refused("POST", "/v2/systemsharedmemory/*", Role::kInfer, shared),
-      Refused("GET", "/v2/cudasharedmemory/*", Role::kInfer, shared),
-      Refused("POST", "/v2/cudasharedmemory/*", Role::kInfer, shared),
+      {"GET", absl::StrCat(kSharedMemoryPath, "*"), Role::kInfer, 0, shared},
+      {"POST", absl::StrCat(kSharedMemoryPath, "*"), Role::kInfer, kSmallBody, shared},
+      Refused("GET", "/v2/cudasharedmemory/*", Role::kInfer, cuda),
+      Refused("POST", "/v2/cudasharedmemory/*", Role::kInfer, cuda),
   };
 }
 

@@ -13,6 +13,7 @@
 #include "server/http/exchange_testing.h"
 #include "server/http/json_body.h"
 #include "server/rest/rest_error.h"
+#include "server/shared_memory/shared_object_testing.h"
 #include "server/testing/core_testing.h"
 #include "server/testing/waiters_testing.h"
 
@@ -47,7 +48,7 @@ class RestTest : public CoreTest {
     auto client = std::make_unique<FakeClient>(HttpRequest{.method = method,
                                                            .path = path,
                                                            .body = std::move(body),
-                                                           .peer = "ipv4:10.0.0.7:43210",
+                                                           .peer = peer_,
                                                            .headers = std::move(headers)});
     const Routes::Found found = routes_->Find(method, path);
     EXPECT_NE(found.route, nullptr) << method << path;
@@ -71,6 +72,7 @@ class RestTest : public CoreTest {
     return R"({"name":"x","shape":[2],"datatype":"FP32",)" + data + "}";
   }
 
+  std::string peer_ = "ipv4:10.0.0.7:43210";
   std::unique_ptr<Routes> routes_;
 };
 
@@ -135,10 +137,10 @@ TEST_F(RestTest, ErrorsHaveTritonsForm) {
   expect(Infer("m", "{"), 400, "no valid JSON");
   expect(Infer("m", R"({"inputs":[]})"), 400, "input \"x\" (FP32) is missing");
   expect(Infer("m", R"({"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","data":["a"]}]})"),
-         400, "datatype is \"BYTES\", which is unknown");
+         400, "datatype is BYTES (texts)");
   expect(Infer("m", R"({"inputs":[)" + Input(R"("data":[1,2])") +
                         R"(],"parameters":{"sequence_id":1}})"),
-         400, "parameter \"sequence_id\" is unknown");
+         400, "parameter \"sequence_id\" is not supported");
   expect(Ask("POST", "/v2/models/m/infer", "{}", {{"Content-Encoding", "gzip"}})->AwaitEnd(), 501,
          "Content-Encoding \"gzip\" is not supported");
   expect(Ask("POST", "/v2/models/m")->AwaitEnd(), 404, "there is no POST /v2/models/m");
@@ -149,7 +151,8 @@ TEST_F(RestTest, ErrorsHaveTritonsForm) {
   expect(Ask("POST", "/v2/repository/models/m")->AwaitEnd(), 404, "ends with /load or /unload");
   expect(Ask("POST", "/v2/repository/models/m/load", R"({"parameter":{}})")->AwaitEnd(), 400,
          "the field \"parameter\"");
-  expect(Get("/v2/systemsharedmemory/status"), 501, "shared memory is not supported");
+  expect(Get("/v2/systemsharedmemory/status"), 400, "shared memory is off");
+  expect(Get("/v2/cudasharedmemory/status"), 501, "CUDA shared memory is not supported");
   expect(Get("/v2/logging"), 501, "--log_level");
   expect(Get("/v2/models/absent/stats"), 404, "does not exist");
   EXPECT_EQ(RestErrorBody(405, "no", "/v2/models/m").second, R"({"error":"no"})");
@@ -173,6 +176,78 @@ TEST_F(RestTest, AnAnswerThatIsNotReadIsInTheLedger) {
   EXPECT_EQ(client->AwaitEnd().status, 200);
   EXPECT_GE(core_->ledger().used(HeldKind::kRequests), 200'000);
   client->Hold(false);
+}
+
+class SharedRestTest : public RestTest {
+ protected:
+  void SetUp() override {
+    options_.shared_memory = "*";
+    RestTest::SetUp();
+    peer_ = "ipv6:%5B::1%5D:43210";
+  }
+  FakeClient::Answer Post(const std::string& path, const std::string& body = "") {
+    return Ask("POST", "/v2/systemsharedmemory/" + path, body)->AwaitEnd();
+  }
+};
+
+TEST_F(SharedRestTest, TensorsGoThroughIt) {
+  Serve("m", ScaleModel({2, -3}));
+  SharedObject object("rest", 16);
+  const auto registered =
+      Post("region/a/b/register", R"({"key":")" + object.key() + R"(","byte_size":16})");
+  ASSERT_EQ(registered.status, 200) << registered.body();
+  const std::string region =
+      R"([{"name":"a/b","key":")" + object.key() + R"(","offset":0,"byte_size":16}])";
+  EXPECT_EQ(Get("/v2/systemsharedmemory/status").body(), region);
+  EXPECT_EQ(Get("/v2/systemsharedmemory/region/a/b/status").body(), region);
+  EXPECT_EQ(Get("/v2/systemsharedmemory/region/c/status").status, 404);
+  const float x[] = {1.5, 2};
+  std::memcpy(object.data(), x, sizeof(x));
+  const std::string shared = R"("parameters":{"shared_memory_region":"a/b",)";
+  const std::string body =
+      R"({"inputs":[)" + Input(shared + R"("shared_memory_byte_size":8})") +
+      R"(],"outputs":[{"name":"y",)" + shared +
+      R"("shared_memory_byte_size":8,"shared_memory_offset":8,"binary_data":true}}]})";
+  const auto answer = Infer("m", body);
+  ASSERT_EQ(answer.status, 200) << answer.body();
+  EXPECT_EQ(answer.type, "application/json");
+  const Json output = Json::parse(answer.body())["outputs"][0];
+  EXPECT_FALSE(output.contains("data"));
+  EXPECT_EQ(output["parameters"]["shared_memory_region"], "a/b");
+  EXPECT_EQ(output["parameters"]["shared_memory_byte_size"], 8);
+  float y[2];
+  std::memcpy(y, object.data() + 8, sizeof(y));
+  EXPECT_EQ(y[0], 3);
+  EXPECT_EQ(y[1], -6);
+  EXPECT_EQ(Post("unregister").status, 200);
+  EXPECT_EQ(Infer("m", body).status, 404);
+  EXPECT_EQ(Get("/v2/systemsharedmemory/status").body(), "[]");
+}
+
+TEST_F(SharedRestTest, Refusals) {
+  SharedObject object("rest-refused", 16);
+  const std::string key = R"("key":")" + object.key() + "\"";
+  for (const std::string& body :
+       {std::string("{"), std::string("[]"), std::string(R"({"byte_size":1})"), "{" + key + "}",
+        "{" + key + R"(,"byte_size":-1})", "{" + key + R"(,"byte_size":"1"})",
+        "{" + key + R"(,"byte_size":1e3})", "{" + key + R"(,"byte_size":17})",
+        "{" + key + R"(,"byte_size":18446744073709551615})",
+        "{" + key + R"(,"byte_size":1,"more":1})", std::string(R"({"key":1,"byte_size":1})")}) {
+    const auto answer = Post("region/r/register", body);
+    EXPECT_EQ(answer.status, 400) << body;
+    EXPECT_NE(ErrorOf(answer), "") << body;
+  }
+  EXPECT_EQ(Post("register", "{}").status, 404);
+  EXPECT_EQ(Post("region/register", "{}").status, 400);
+  EXPECT_EQ(Post("region/r/rename", "{}").status, 404);
+  EXPECT_EQ(Post("region/r/unregister").status, 200);
+  const std::string both = R"("data":[1,2],"parameters":{"shared_memory_region":"r",)"
+                           R"("shared_memory_byte_size":8})";
+  EXPECT_THAT(ErrorOf(Infer("m", R"({"inputs":[)" + Input(both) + "]}")),
+              HasSubstr("in one of the two ways"));
+  peer_ = "ipv4:10.0.0.7:43210";
+  EXPECT_EQ(Post("region/r/register", "{" + key + R"(,"byte_size":1})").status, 403);
+  EXPECT_EQ(Get("/v2/systemsharedmemory/status").status, 403);
 }
 
 TEST_F(RestTest, HalvesAreBytesOnly) {

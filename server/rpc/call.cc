@@ -30,6 +30,17 @@ grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::Byte
                                                                                     &own);
 }
 
+void LogFailure(absl::string_view method, const grpc::CallbackServerContext& context,
+                const absl::Status& status, const RpcAdmission& admission) {
+  const std::string peer = context.peer();
+  LogFailedCall({.request = admission.request_id(),
+                 .method = method,
+                 .peer = peer,
+                 .client = admission.caller().name(),
+                 .trace = admission.trace_id()},
+                PublicStatus(status));
+}
+
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
                      const absl::Status& status, RpcAdmission* admission) {
   if (admission == nullptr && status.ok()) return grpc::Status::OK;

@@ -199,6 +199,8 @@ ROOMS = {
         "server/models",
         "server/storage",
     ],
+    # Regions of shared memory that clients on this machine register.
+    "server/shared_memory": ["server/access"],
     "server/core": [
         "server/access",
         "server/base",
@@ -212,6 +214,7 @@ ROOMS = {
         "server/net",
         "server/repository",
         "server/restore",
+        "server/shared_memory",
         "server/storage",
         "server/tracing",
     ],
@@ -246,6 +249,7 @@ ROOMS = {
         "server/metrics",
         "server/models",
         "server/plans",
+        "server/shared_memory",
         "server/text",
         "server/text/base",
         "server/text/tokens",
@@ -260,6 +264,7 @@ ROOMS = {
         "server/models",
         "server/plans",
         "server/repository",
+        "server/shared_memory",
     ],
     "server/openai": [
         "server/access",
@@ -285,6 +290,8 @@ ROOMS = {
         "server/http",
         "server/memory",
         "server/repository",
+        "server/net",
+        "server/shared_memory",
     ],
     "server/rpc": [
         "server/access",
@@ -326,9 +333,11 @@ ROOMS = {
         "server/calls",
         "server/core",
         "server/describe",
+        "server/net",
         "server/plans",
         "server/repository",
         "server/rpc",
+        "server/shared_memory",
     ],
     "server/rpc/models": [
         "server/access",
@@ -357,6 +366,7 @@ ROOMS = {
         "server/rpc/inference",
         "server/rpc/models",
         "server/search",
+        "server/shared_memory",
         "server/storage",
     ],
     "server/testing": [

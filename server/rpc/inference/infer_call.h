@@ -26,8 +26,6 @@ class InferCall final : public grpc::ServerUnaryReactor, private InferenceSink {
   void OnDone() override { delete this; }
 
  private:
-  void Start(bool on_rpc_thread);
-
   absl::Status Answer(inference::ModelInferResponse* reply) override;
   void Release() override;
   void Done(const absl::Status& status) override;

@@ -1,5 +1,5 @@
 // The Open Inference Protocol v2 service, with Triton's extensions. The calls of the protocol have
-// a file each beside this one; the extensions' are in model_stream_infer.cc, describe_models.cc,
+// a file each beside this one; the extensions' are in stream_call.cc, describe_models.cc,
 // model_repository.cc, system_shared_memory.cc and refused_calls.cc.
 #ifndef ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
 #define ATHANOR_SERVER_RPC_INFERENCE_INFERENCE_SERVICE_H_
@@ -25,6 +25,9 @@ class InferenceService final
           Protocol::WithRawCallbackMethod_RepositoryIndex,
           Protocol::WithRawCallbackMethod_RepositoryModelLoad,
           Protocol::WithRawCallbackMethod_RepositoryModelUnload,
+          Protocol::WithRawCallbackMethod_SystemSharedMemoryStatus,
+          Protocol::WithRawCallbackMethod_SystemSharedMemoryRegister,
+          Protocol::WithRawCallbackMethod_SystemSharedMemoryUnregister,
           Protocol::WithRawCallbackMethod_CudaSharedMemoryStatus,
           Protocol::WithRawCallbackMethod_CudaSharedMemoryRegister,
           Protocol::WithRawCallbackMethod_CudaSharedMemoryUnregister,
@@ -48,6 +51,11 @@ class InferenceService final
   Reactor* RepositoryIndex(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* RepositoryModelLoad(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* RepositoryModelUnload(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* SystemSharedMemoryStatus(Context* context, const Bytes* request, Bytes* reply) override;
+  Reactor* SystemSharedMemoryRegister(Context* context, const Bytes* request,
+                                      Bytes* reply) override;
+  Reactor* SystemSharedMemoryUnregister(Context* context, const Bytes* request,
+                                        Bytes* reply) override;
   Reactor* CudaSharedMemoryStatus(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* CudaSharedMemoryRegister(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* CudaSharedMemoryUnregister(Context* context, const Bytes* request,
