@@ -114,6 +114,7 @@ class AccessCallsTest : public testing::Test {
     grpc::ByteBuffer request(&slice, 1), reply;
     grpc::ClientContext context;
     if (!token.empty()) context.AddMetadata("authorization", "Bearer " + token);
+    context.AddMetadata("triton_grpc_error", "true");  // errors of ModelStreamInfer end it
     context.set_deadline(std::chrono::system_clock::now() + limit);
     grpc::internal::RpcMethod rpc(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
     return grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
@@ -121,7 +122,12 @@ class AccessCallsTest : public testing::Test {
   }
   // Returns a message of the RPC that is about the model, if the RPC can be.
   std::string MessageFor(const RpcRow& row, const std::string& model) {
-    if (!row.model.empty()) return WithText(model);
+    if (absl::StartsWith(row.method, "RepositoryModel")) {
+      inference::RepositoryModelLoadRequest message;  // Unload's has the same fields
+      message.set_model_name(model);
+      return message.SerializeAsString();
+    }
+    if (!row.model.empty() || row.method == "ModelStatistics") return WithText(model);
     if (row.method == "UploadModel") {
       v1::UploadModelRequest message;
       message.mutable_header()->set_name(model);

@@ -20,6 +20,7 @@ class InferenceService final
           Protocol::WithRawCallbackMethod_ServerReady, Protocol::WithRawCallbackMethod_ModelReady,
           Protocol::WithRawCallbackMethod_ServerMetadata,
           Protocol::WithRawCallbackMethod_ModelMetadata, Protocol::WithRawCallbackMethod_ModelInfer,
+          Protocol::WithRawCallbackMethod_ModelStreamInfer,
           Protocol::WithRawCallbackMethod_ModelConfig,
           Protocol::WithRawCallbackMethod_ModelStatistics,
           Protocol::WithRawCallbackMethod_RepositoryIndex,
@@ -46,6 +47,7 @@ class InferenceService final
   Reactor* ModelMetadata(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* ModelInfer(Context* context, const Bytes* request, Bytes* reply) override;
 
+  grpc::ServerBidiReactor<Bytes, Bytes>* ModelStreamInfer(Context* context) override;
   Reactor* ModelConfig(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* ModelStatistics(Context* context, const Bytes* request, Bytes* reply) override;
   Reactor* RepositoryIndex(Context* context, const Bytes* request, Bytes* reply) override;
