@@ -93,7 +93,8 @@ void GetModel(ServerCore& core, HttpExchange& exchange) {
       return FillModelConfig(core, model.name, model.version, message);
     });
   } else if (what == "/trace/setting") {
-    AnswerRestError(exchange, Unimplemented("settings of traces are flags: --otlp_endpoint, --trace_ratio"));
+    AnswerRestError(exchange,
+                    Unimplemented("settings of traces are flags: --otlp_endpoint, --trace_ratio"));
   } else {
     AnswerMessage<inference::ModelMetadataResponse>(exchange, [&](auto* message) {
       return FillMetadata(core, model.name, model.version, message);
@@ -113,7 +114,8 @@ void PostModel(ServerCore& core, Exchange exchange) {
   if (what == "/infer") {
     AnswerInfer(core, model, std::move(exchange));
   } else if (what == "/trace/setting") {
-    AnswerRestError(*exchange, Unimplemented("settings of traces are flags: --otlp_endpoint, --trace_ratio"));
+    AnswerRestError(*exchange,
+                    Unimplemented("settings of traces are flags: --otlp_endpoint, --trace_ratio"));
   } else if (!what.empty()) {
     AnswerRestError(*exchange, Unimplemented("generate is not supported here; --openai_listen "
                                              "serves language models"));
@@ -187,8 +189,10 @@ std::vector<Route> RestRoutes(ServerCore* core) {
        [core](Exchange e) { AnswerIndex(*core, *e); }},
       {"POST", absl::StrCat(kRepositoryModels, "*"), Role::kUpload, kSmallBody,
        [core](Exchange e) { AnswerRepositoryModel(*core, std::move(e)); }},
-      Refused("GET", "/v2/trace/setting", Role::kAdmin, "settings of traces are flags: --otlp_endpoint, --trace_ratio"),
-      Refused("POST", "/v2/trace/setting", Role::kAdmin, "settings of traces are flags: --otlp_endpoint, --trace_ratio"),
+      Refused("GET", "/v2/trace/setting", Role::kAdmin,
+              "settings of traces are flags: --otlp_endpoint, --trace_ratio"),
+      Refused("POST", "/v2/trace/setting", Role::kAdmin,
+              "settings of traces are flags: --otlp_endpoint, --trace_ratio"),
       Refused("GET", "/v2/logging", Role::kAdmin, "settings of the log are flags: --log_level"),
       Refused("POST", "/v2/logging", Role::kAdmin, "settings of the log are flags: --log_level"),
       {"GET", absl::StrCat(kSharedMemoryPath, "*"), Role::kInfer, 0, shared},

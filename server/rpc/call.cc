@@ -30,36 +30,31 @@ grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::Byte
                                                                                     &own);
 }
 
-void LogFailure(absl::string_view method, const grpc::CallbackServerContext& context,
-                const absl::Status& status, const RpcAdmission& admission) {
+void EndRequest(absl::string_view method, const grpc::CallbackServerContext& context,
+                const absl::Status& status, RpcAdmission* admission) {
+  const absl::Status told = PublicStatus(status);
+  admission->End();
+  if (admission->trace() != nullptr) EndTrace(*admission->trace(), told);
+  if (told.ok()) return;
   const std::string peer = context.peer();
-  LogFailedCall({.request = admission.request_id(),
+  LogFailedCall({.request = admission->request_id(),
                  .method = method,
                  .peer = peer,
-                 .client = admission.caller().name(),
-                 .trace = admission.trace_id()},
-                PublicStatus(status));
+                 .client = admission->caller().name(),
+                 .trace = admission->trace_id()},
+                told);
 }
 
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
                      const absl::Status& status, RpcAdmission* admission) {
-  if (admission == nullptr && status.ok()) return grpc::Status::OK;
-  const absl::Status told = PublicStatus(status);
-  std::string made;
-  if (admission == nullptr) made = RequestIdOf(context);
-  const std::string& id = admission == nullptr ? made : admission->request_id();
-  CallLabels labels{.request = id, .method = method};
   if (admission != nullptr) {
-    admission->End();
-    if (admission->trace() != nullptr) EndTrace(*admission->trace(), told);
-    labels.client = admission->caller().name();
-    labels.trace = admission->trace_id();
+    EndRequest(method, context, status, admission);
+    context.AddTrailingMetadata(kRequestIdKey, std::string(admission->request_id()));
+  } else if (!status.ok()) {
+    const std::string id = RequestIdOf(context), peer = context.peer();
+    context.AddTrailingMetadata(kRequestIdKey, id);
+    LogFailedCall({.request = id, .method = method, .peer = peer}, PublicStatus(status));
   }
-  context.AddTrailingMetadata(kRequestIdKey, id);
-  if (told.ok()) return grpc::Status::OK;
-  const std::string peer = context.peer();
-  labels.peer = peer;
-  LogFailedCall(labels, told);
   return ToGrpc(status);
 }
 

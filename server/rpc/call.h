@@ -33,9 +33,10 @@ namespace athanor {
 
 grpc::Status SerializeReply(const google::protobuf::Message& message, grpc::ByteBuffer* bytes);
 
-// Logs a failed request of a stream, which goes on.
-void LogFailure(absl::string_view method, const grpc::CallbackServerContext& context,
-                const absl::Status& status, const RpcAdmission& admission);
+// Ends the admission and the trace of a request, which may be one of a stream, and logs it if it
+// failed.
+void EndRequest(absl::string_view method, const grpc::CallbackServerContext& context,
+                const absl::Status& status, RpcAdmission* admission);
 
 // Adds the request id to the trailing metadata, ends the trace, and logs the call if it failed.
 // Call it before Finish. Ends the admission, so that the client's next call is not one too many.

@@ -56,17 +56,16 @@ absl::Status StreamRequest::Answer(inference::ModelInferResponse* reply) {
 }
 
 void StreamRequest::Done(const absl::Status& status) {
-  LogInference(kMethod, *context_, inference_, status);
+  LogCall(kMethod, admission_, model_, inference_.arrived(), status);
   status_ = status;
   if (!status.ok()) {
-    LogFailure(RequestId(*context_), kMethod, *context_, status, &admission_);
     inference::ModelStreamInferResponse answer;
     answer.set_error_message(std::string(PublicStatus(status).message()));
     answer.mutable_infer_response()->set_id(id_);
     answer.mutable_infer_response()->set_model_name(model_);
     SerializeReply(answer, &answer_);
   }
-  admission_.End();
+  EndRequest(kMethod, *context_, status, &admission_);
   call_.Ended(this);
 }
 
