@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import grpc.aio
@@ -54,11 +55,12 @@ class AsyncClient(ClientBase):
 
     async def close(self) -> None:
         """Closes the connection."""
+        self._stubs.closed = True
         await self._channel.close()
 
     async def _run(self, call: calls.Call[calls.Result],
                    timeout: float | None = None) -> calls.Result:
-        with calls.translated():
+        with self._translated(timeout):
             return call.read(await self._stubs.send(call, timeout))
 
     async def _run_all(self, sent: Generator[calls.Call[Any], Any, calls.Result],
@@ -159,7 +161,7 @@ class AsyncClient(ClientBase):
         call = calls.watch_job(job_id)
         stream = self._stubs.send(call, timeout)
         try:
-            with calls.translated():
+            with self._translated(timeout):
                 async for message in stream:
                     yield call.read(message)
         finally:
@@ -191,7 +193,7 @@ class AsyncClient(ClientBase):
                            timeout: float | None = None) -> CacheExport:
         """Writes a bundle; see `athanor.Client.cache_export`."""
         call = calls.cache_export(name, version, binaries)
-        with cache.BundleFile(path) as file, calls.translated():
+        with cache.BundleFile(path) as file, self._translated(timeout):
             async for chunk in self._stubs.send(call, timeout):
                 file.add(chunk)
         return file.written
@@ -232,14 +234,16 @@ class AsyncModel(ModelBase[AsyncClient]):
         """Generates what follows a prompt; see `athanor.Model.generate`. Not awaited itself: its
         pieces are (``async for``), or its `AsyncGeneration.result`."""
         call = calls.generate(self.name, self.version, prompt, add_special, options)
-        return AsyncGeneration(call, self.client._stubs.send(call, timeout))
+        return AsyncGeneration(call, self.client._stubs.send(call, timeout),
+                               partial(self.client._translated, timeout))
 
     def chat(self, messages: Messages, *, variables: Mapping[str, object] | None = None,
              continue_last: bool = False, timeout: float | None = None,
              **options: Unpack[GenerateOptions]) -> AsyncGeneration:
         """Generates the answer to a chat; see `athanor.Model.chat`, and `generate`."""
         call = calls.chat(self.name, self.version, messages, variables, continue_last, options)
-        return AsyncGeneration(call, self.client._stubs.send(call, timeout))
+        return AsyncGeneration(call, self.client._stubs.send(call, timeout),
+                               partial(self.client._translated, timeout))
 
     async def tokenize(self, text: str, *, add_begin: bool = False, add_special: bool = False,
                        timeout: float | None = None) -> Tokenized:

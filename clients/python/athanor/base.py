@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import ClassVar, Generic, TypeVar
 
@@ -9,6 +10,7 @@ import grpc
 
 from athanor import calls, wire
 from athanor.connection import Connection
+from athanor.generation import checked_text
 
 AnyClient = TypeVar("AnyClient", bound="ClientBase")
 
@@ -23,6 +25,10 @@ class ClientBase:
                  token: str | None = None, insecure: bool = False) -> None:
         self._open(Connection.of(address, root_certificates, client_certificate, client_key, token,
                                  insecure))
+
+    def _translated(self, timeout: float | None = None) -> AbstractContextManager[None]:
+        """Converts errors of gRPC, of a call that may take so many seconds."""
+        return calls.translated(self.address, timeout)
 
     def _open(self, connection: Connection) -> None:
         self._connection = connection
@@ -48,6 +54,8 @@ class ModelBase(Generic[AnyClient]):
     """Names one version of a model of a client's server, or whichever serves."""
 
     def __init__(self, client: AnyClient, name: str, version: str = "") -> None:
+        for what, text in (("name", name), ("version", version)):
+            checked_text(what, text)
         self.client = client
         self.name = name
         self.version = version

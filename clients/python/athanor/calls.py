@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import numbers
 import operator
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -61,6 +63,7 @@ class Stubs:
                  metadata: tuple[tuple[str, str], ...] = ()) -> None:
         self._metadata = metadata  # of every call
         self._process = os.getpid()
+        self.closed = False
         self.models = Stub(channel, model_pb2, "ModelService")
         self.compile = Stub(channel, compile_pb2, "CompileService")
         self.cache = Stub(channel, cache_pb2, "CacheService")
@@ -73,9 +76,17 @@ class Stubs:
         Raises
         ------
         FailedPrecondition
-            In a process that was forked since: threads of gRPC do not survive that, and the call
-            would hang.
+            If the client is closed; and in a process that was forked since: threads of gRPC do not
+            survive that, and the call would hang.
+        InvalidArgument
+            If `timeout` is no number of seconds.
         """
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(
+                timeout, numbers.Real) or not 0 <= timeout < math.inf):
+            raise InvalidArgument(f"timeout={timeout!r}: it must be a number of seconds, 0 or more")
+        if self.closed:
+            raise FailedPrecondition("the client is closed; make another, or call it inside its "
+                                     "`with` block")
         if os.getpid() != self._process:
             raise FailedPrecondition(
                 "this client was connected before the process was forked, and connections do not "
@@ -87,12 +98,19 @@ class Stubs:
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Converts errors of gRPC to errors of this package."""
+def translated(address: str = "", timeout: float | None = None) -> Iterator[None]:
+    """Converts errors of gRPC to errors of this package, which name where and how long it was
+    called."""
     try:
         yield
     except grpc.RpcError as error:
-        raise from_rpc(error) from None
+        raise from_rpc(error, address, timeout) from None
+
+
+def _texts(**given: object) -> None:
+    """Refuses arguments that are no text, which protobuf would not name."""
+    for name, value in given.items():
+        generation.checked_text(name, value)
 
 
 def ready() -> Call[bool]:
@@ -145,6 +163,7 @@ def upload(source: wire.Source, name: str, division: wire.Division, buckets: wir
            approximate: bool, batch_dim: str | None, given: Given | None = None,
            device: str | None = None) -> Call[tuple[str, str]]:
     """Returns name and version of the stored model."""
+    _texts(name=name)
     return Call("models.UploadModel",
                 wire.upload_requests(source, name, division, buckets, budget, deterministic,
                                      disable_rules, approximate, batch_dim, given, device=device),
@@ -166,6 +185,7 @@ def get_model(name: str, version: str) -> Call[wire.ModelInfo]:
 
 
 def list_models(name: str) -> Call[list[wire.ModelInfo]]:
+    _texts(name=name)
     return Call("models.ListModels", model_pb2.ListModelsRequest(name=name),
                 lambda reply: [wire.model_info(message) for message in reply.models])
 
@@ -177,12 +197,14 @@ def list_devices() -> Call[list[wire.Device]]:
 
 def delete_model(name: str, version: str) -> Call[list[str]]:
     """Returns the deleted versions."""
+    _texts(name=name, version=version)
     return Call("models.DeleteModel", model_pb2.DeleteModelRequest(name=name, version=version),
                 lambda reply: list(reply.versions))
 
 
 def rollback(name: str, version: str) -> Call[tuple[str, str]]:
     """Returns name and version of the model that serves now."""
+    _texts(name=name, version=version)
     return Call("models.Rollback", model_pb2.RollbackRequest(name=name, version=version),
                 _name_and_version)
 
@@ -195,6 +217,7 @@ def get_egraph(name: str, version: str, region: int) -> Call[str]:
 
 
 def pin_plan(name: str, version: str, plan_id: str) -> Call[wire.ModelInfo]:
+    _texts(plan_id=plan_id)
     return Call("models.PinPlan",
                 model_pb2.PinPlanRequest(name=name, version=version, plan_id=plan_id),
                 wire.model_info)
@@ -203,28 +226,33 @@ def pin_plan(name: str, version: str, plan_id: str) -> Call[wire.ModelInfo]:
 def start_compile(name: str, version: str, buckets: wire.Buckets | None, budget: str | None,
                   disable_rules: Sequence[str] | None, approximate: bool, seed: int,
                   use: str | None) -> Call[CompileJob]:
+    _texts(name=name, version=version)
     return Call("compile.StartCompile",
                 wire.start_compile(name, version, buckets, budget, disable_rules, approximate,
                                    seed, use), compile_job)
 
 
 def list_jobs(name: str, only_unfinished: bool) -> Call[list[CompileJob]]:
+    _texts(name=name)
     return Call("compile.ListCompileJobs",
                 compile_pb2.ListCompileJobsRequest(model=name, only_unfinished=only_unfinished),
                 lambda reply: [compile_job(job) for job in reply.jobs])
 
 
 def get_job(job_id: str) -> Call[CompileJob]:
+    _texts(job_id=job_id)
     return Call("compile.GetCompileJob", compile_pb2.GetCompileJobRequest(id=job_id), compile_job)
 
 
 def cancel_job(job_id: str) -> Call[CompileJob]:
+    _texts(job_id=job_id)
     return Call("compile.CancelCompileJob", compile_pb2.CancelCompileJobRequest(id=job_id),
                 compile_job)
 
 
 def watch_job(job_id: str) -> Call[CompileJob]:
     """A stream."""
+    _texts(job_id=job_id)
     return Call("compile.WatchCompileJob", compile_pb2.WatchCompileJobRequest(id=job_id),
                 compile_job)
 
@@ -236,6 +264,7 @@ def cache_stat() -> Call[cache.CacheStat]:
 def cache_explain(name: str, version: str,
                   bucket: cache.Ranges | None) -> Call[list[cache.CacheExplanation]]:
     """By bucket."""
+    _texts(name=name, version=version)
     return Call("cache.Explain",
                 cache_pb2.ExplainCacheRequest(model=name, version=version,
                                               bucket=cache.dim_ranges(bucket)),
@@ -257,6 +286,7 @@ def cache_collect_garbage(limit_bytes: int, failures: bool, quarantine: bool,
 
 def cache_export(name: str, version: str, binaries: bool) -> Call[cache_pb2.CacheBundleChunk]:
     """Returns a stream of the bundle's chunks."""
+    _texts(name=name, version=version)
     return Call("cache.Export",
                 cache_pb2.ExportCacheRequest(model=name, version=version, binaries=binaries),
                 lambda chunk: chunk)

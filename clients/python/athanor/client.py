@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from athanor import cache, calls, wire
@@ -75,10 +76,11 @@ class Client(ClientBase):
 
     def close(self) -> None:
         """Closes the connection; calls that are running are cancelled."""
+        self._stubs.closed = True
         self._channel.close()
 
     def _run(self, call: calls.Call[calls.Result], timeout: float | None = None) -> calls.Result:
-        with calls.translated():
+        with self._translated(timeout):
             return call.read(self._stubs.send(call, timeout))
 
     def _run_all(self, sent: Generator[calls.Call[Any], Any, calls.Result],
@@ -276,7 +278,7 @@ class Client(ClientBase):
         call = calls.watch_job(job_id)
         stream = self._stubs.send(call, timeout)
         try:
-            with calls.translated():
+            with self._translated(timeout):
                 for message in stream:
                     yield call.read(message)
         finally:
@@ -349,7 +351,7 @@ class Client(ClientBase):
             If a model is named without `binaries`.
         """
         call = calls.cache_export(name, version, binaries)
-        with cache.BundleFile(path) as file, calls.translated():
+        with cache.BundleFile(path) as file, self._translated(timeout):
             for chunk in self._stubs.send(call, timeout):
                 file.add(chunk)
         return file.written
@@ -512,7 +514,8 @@ class Model(ModelBase[Client]):
         ...     print(piece.text, end="", flush=True)
         """
         call = calls.generate(self.name, self.version, prompt, add_special, options)
-        return Generation(call, self.client._stubs.send(call, timeout))
+        return Generation(call, self.client._stubs.send(call, timeout),
+                          partial(self.client._translated, timeout))
 
     def chat(self, messages: Messages, *, variables: Mapping[str, object] | None = None,
              continue_last: bool = False, timeout: float | None = None,
@@ -531,7 +534,8 @@ class Model(ModelBase[Client]):
             As in `generate`.
         """
         call = calls.chat(self.name, self.version, messages, variables, continue_last, options)
-        return Generation(call, self.client._stubs.send(call, timeout))
+        return Generation(call, self.client._stubs.send(call, timeout),
+                          partial(self.client._translated, timeout))
 
     def tokenize(self, text: str, *, add_begin: bool = False, add_special: bool = False,
                  timeout: float | None = None) -> Tokenized:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 import grpc
@@ -185,9 +186,37 @@ _BY_CODE = {
 _BY_NUMBER = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
-def from_rpc(error: grpc.RpcError) -> Error:
-    """Converts a failed call to an error of this package."""
-    found = _BY_CODE.get(error.code().name, Error)(error.details() or error.code().name)
+# Reasons of the operating system and of gRPC for not reaching a server.
+_CAUSE = re.compile(r"Connection refused|Connection reset by peer|No route to host|Network is "
+                    r"unreachable|Connection timed out|No such file or directory|Socket closed|"
+                    r"Domain name not found")
+
+
+# Fields of a request's header that are arguments here.
+_ARGUMENT = re.compile(r"^header\.(search_(?=budget\b)|(?=(name|buckets|batch_dim|device|format|"
+                       r"disable_rules|dims|values|random_seed|ignore_keys)\b))")
+
+
+def _in_words(error: grpc.RpcError, address: str, timeout: float | None) -> str:
+    """Returns the server's message; gRPC's own by what the caller can do about it."""
+    details = error.details() or error.code().name
+    code, lowered = error.code().name, details.lower()
+    if code == "DEADLINE_EXCEEDED" and lowered == "deadline exceeded" and timeout is not None:
+        return f"no answer from {address} within timeout={timeout:g} s"
+    if code == "UNAVAILABLE" and "handshake failed" in lowered:
+        return (f"no secure connection to {address}: the server has another certificate than "
+                f"root_certificates, or no TLS ({details})")
+    if code == "UNAVAILABLE" and re.search("failed to connect|resolv", lowered):
+        cause = _CAUSE.search(details)
+        return (f"no server answers at {address} ({cause[0] if cause else details}); start "
+                "athanord there, or say where it is: athanor.Client(address), or ATHANOR_ADDRESS")
+    return _ARGUMENT.sub("", details)
+
+
+def from_rpc(error: grpc.RpcError, address: str = "", timeout: float | None = None) -> Error:
+    """Converts a failed call, to `address` within `timeout` seconds, to an error of this
+    package."""
+    found = _BY_CODE.get(error.code().name, Error)(_in_words(error, address, timeout))
     metadata = error.trailing_metadata() or ()
     found.refusals = _refusals(metadata)
     found.retry_after = _retry_after(metadata)

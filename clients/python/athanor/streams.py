@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import grpc
 
-from athanor.calls import Call, translated
+from athanor.calls import Call
 from athanor.errors import Cancelled, Internal
 from athanor.generation import GenerateResult, GenerateTimes, Piece, Received, Usage
 
@@ -15,7 +17,9 @@ from athanor.generation import GenerateResult, GenerateTimes, Piece, Received, U
 class _Answer:
     """What has come of an answer so far."""
 
-    def __init__(self, call: Call[Received], stream: Any) -> None:
+    def __init__(self, call: Call[Received], stream: Any,
+                 translated: Callable[[], AbstractContextManager[None]]) -> None:
+        self._translated = translated
         self._stream = stream
         self._call = call
         self._pieces: list[Piece] = []
@@ -104,7 +108,7 @@ class Generation(_Answer):
 
     def __next__(self) -> Piece:
         try:
-            with translated():
+            with self._translated():
                 for message in self._stream if not self._closed else ():
                     piece = self._take(message)
                     if piece is not None:
@@ -150,7 +154,7 @@ class AsyncGeneration(_Answer):
     async def __anext__(self) -> Piece:
         try:
             while not self._closed:
-                with translated():
+                with self._translated():
                     message = await self._stream.read()
                 if message is grpc.aio.EOF:
                     break

@@ -136,8 +136,8 @@ def read_source(source: object, format: str | None) -> Source:
             raise InvalidArgument(f"bytes: a checkpoint of format {format!r} is "
                                   f"{_CHECKPOINTS[format]}; pass its path")
         return _onnx_bytes(bytes(source)) if format == "onnx" else Source(format, bytes(source), {})
-    raise InvalidArgument(f"cannot upload a {type(source).__name__}; pass a Graph, a path, bytes "
-                          "or an onnx.ModelProto")
+    raise InvalidArgument(f"cannot upload an object of type {type(source).__name__}; pass a Graph, "
+                          "a path, bytes or an onnx.ModelProto")
 
 
 def _read_onnx(path: pathlib.Path) -> Source:
@@ -158,7 +158,18 @@ def _onnx_bytes(data: bytes) -> Source:
 
 
 def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
-    """Converts ``{"b": [(1, 1), (2, 64)]}`` to messages."""
+    """Converts ``{"b": [(1, 1), (2, 64)]}`` to messages.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is anything else.
+    """
+    for dim, ranges in (buckets or {}).items():
+        if not isinstance(dim, str) or not isinstance(ranges, Sequence) or any(
+                not isinstance(pair, Sequence) or len(pair) != 2 for pair in ranges):
+            raise InvalidArgument(f"buckets={buckets!r}: it must be pairs (first, last) of sizes "
+                                  'by dim, as in {"b": [(1, 1), (2, 64)]}')
     return [
         model_pb2.DimBuckets(dim=dim, ranges=[
             model_pb2.DimBuckets.Range(min=low, max=high) for low, high in ranges])
@@ -383,6 +394,13 @@ class ModelInfo:
     notes: tuple[str, ...] = ()  # decisions made at import
     device: str = ""  # that executes it: "cuda:0"
 
+    def __repr__(self) -> str:
+        takes, gives = (", ".join(map(str, tensors)) for tensors in (self.inputs, self.outputs))
+        serves = ", serves" if self.serving else ""
+        plan = f", plan {self.plan_id}" if self.plan_id else ""
+        return (f"<athanor.ModelInfo {self.name!r} {self.version}: {self.state}{serves}, ({takes}) "
+                f"-> ({gives}){plan}>")
+
     def _repr_html_(self) -> str:
         dims = ", ".join(f"{name} {low} to {high}" for name, (low, high) in self.dims.items())
         rows = [("state", f"{self.state} {self.error}"),
@@ -523,7 +541,7 @@ def check_inputs(model: str, expected: Sequence[Tensor],
     if not isinstance(inputs, Mapping):
         if len(expected) != 1:
             raise InvalidArgument(f"model {model!r} takes {wanted}, so inputs must be a mapping by "
-                                  f"name, not a {type(inputs).__name__}")
+                                  f"name: a {type(inputs).__name__} is given")
         inputs = {names[0]: inputs}
     for name in inputs:
         if name not in names:
@@ -561,6 +579,9 @@ def infer_request(model: str, version: str, expected: Sequence[Tensor],
     for name, array in check_inputs(model, expected, inputs).items():
         request.inputs.add(name=name, datatype=dtypes[name].datatype, shape=array.shape)
         request.raw_input_contents.append(array_bytes(array))
+    if isinstance(outputs, str):
+        raise InvalidArgument(f"outputs={outputs!r}: it must be a sequence of names, as in "
+                              f"[{outputs!r}]")
     for name in outputs or ():
         request.outputs.add(name=name)
     for key, value in parameters.items():

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import athanor
 import grpc
@@ -207,3 +207,36 @@ def test_a_fork_is_told_to_be_another_process() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         with pytest.raises(athanor.Unavailable):
             model.info(timeout=1)
+
+
+@pytest.mark.parametrize(("call", "words"), [
+    (lambda c: c.models(), ["no server answers at 127.0.0.1:1 (Connection refused)", "athanord"]),
+    (lambda c: c.ready(timeout="1"), ["timeout='1'", "number of seconds"]),
+    (lambda c: c.ready(timeout=-1), ["timeout=-1"]),
+    (lambda c: c.ready(timeout=float("inf")), ["timeout=inf"]),
+    (lambda c: c.model("m", 1), ["version: 1", "must be a str"]),
+    (lambda c: c.delete(None), ["name: None", "must be a str"]),
+    (lambda c: c.job(7), ["job_id: 7", "must be a str"]),
+    (lambda c: c.upload(athanor.Graph("g"), None), ["name: None"]),
+    (lambda c: c.upload(athanor.Graph("g"), "m", buckets={"b": [1, 8]}), ["buckets=", "pairs"]),
+])
+def test_wrong_calls_are_answered_in_words(call: Callable, words: list[str]) -> None:
+    with athanor.Client("127.0.0.1:1") as client, pytest.raises(athanor.Error) as error:
+        call(client)
+    for word in words:
+        assert word in str(error.value), str(error.value)
+
+
+def test_a_closed_client_says_so() -> None:
+    client = athanor.Client("127.0.0.1:1")
+    client.close()
+    with pytest.raises(athanor.FailedPrecondition, match="the client is closed"):
+        client.models()
+
+    async def closed() -> None:
+        async with athanor.AsyncClient("127.0.0.1:1") as other:
+            pass
+        await other.models()
+
+    with pytest.raises(athanor.FailedPrecondition, match="the client is closed"):
+        asyncio.run(closed())

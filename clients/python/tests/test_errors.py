@@ -85,3 +85,29 @@ def test_an_error_goes_to_other_processes() -> None:
     assert type(again) is athanor.ResourceExhausted and again.retry_after == 3.0
     assert again.message == "too many calls" and errors.from_rpc(Failed()).retry_after is None
     assert errors.from_rpc(Failed()).request_id == ""
+
+
+@pytest.mark.parametrize(("code", "details", "words"), [
+    ("DEADLINE_EXCEEDED", "Deadline Exceeded", "no answer from host:1 within timeout=2.5 s"),
+    ("DEADLINE_EXCEEDED", "queued too long", "queued too long"),
+    ("UNAVAILABLE", "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: "
+     "Failed to connect to remote host: Connection refused",
+     "no server answers at host:1 (Connection refused); start"),
+    ("UNAVAILABLE", "errors resolving host:1: Domain name not found", "(Domain name not found)"),
+    ("UNAVAILABLE", "failed to connect: Tls handshake failed", "no secure connection to host:1"),
+    ("UNAVAILABLE", "the server is draining", "the server is draining"),
+    ("INVALID_ARGUMENT", "header.search_budget: \"soon\"", "budget: \"soon\""),
+    ("INVALID_ARGUMENT", "header.device: none", "device: none"),
+])
+def test_grpc_is_put_in_words(code: str, details: str, words: str) -> None:
+    class Told(grpc.RpcError):
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode[code]
+
+        def details(self) -> str:
+            return details
+
+        def trailing_metadata(self) -> tuple:
+            return ()
+
+    assert words in str(errors.from_rpc(Told(), "host:1", 2.5))
