@@ -137,6 +137,7 @@ struct Server::Network {
   std::unique_ptr<grpc::Server> grpc_server;
   std::unique_ptr<Connections> connections;  // uses the acceptor while the gRPC server runs
   WorkQueue pages{"pages", 1};
+  std::optional<StatusPages> status_pages;  // null without the HTTP side
   std::optional<HttpThreads> http_threads;  // null without HTTP
   std::unique_ptr<Access> keys;             // of --openai_keys; null without
   std::unique_ptr<HttpServer> http;
@@ -277,6 +278,7 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
 absl::Status Server::ListenForAutomaticHttp() {
   const absl::Status s = ListenForHttp(std::string(kAutoHttpAddress));
   if (!absl::IsFailedPrecondition(s)) return s;
+  network_->status_pages.reset();
   LogWarn("no status page", {{"reason", s.message()}, {"remedy", "--http_listen=HOST:PORT"}});
   return absl::OkStatus();
 }
@@ -292,7 +294,8 @@ absl::Status Server::ListenForHttp(const std::string& address) {
   http.enter = [core = core_.get()](const Route& route, HttpExchange* exchange) {
     return TakePlace(*core, route, exchange);
   };
-  std::vector<Route> routes = StatusPages(*core_, network_->pages);
+  network_->status_pages.emplace(*core_, network_->pages);
+  std::vector<Route> routes = network_->status_pages->routes();
   for (Route& route : RestRoutes(core_.get())) routes.push_back(std::move(route));
   ASSIGN_OR_RETURN(network_->http, HttpServer::Start(http, network_->StartedHttpThreads(),
                                                      &core_->ledger(), std::move(routes)));

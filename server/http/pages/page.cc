@@ -1,20 +1,14 @@
 #include "server/http/pages/page.h"
 
-#include <array>
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "server/http/pages/drawing.h"
+#include "server/http/pages/model_rows.h"
+#include "server/http/pages/words.h"
 
 namespace athanor {
 namespace {
@@ -27,41 +21,11 @@ constexpr char kStyle[] =
 constexpr char kScript[] =
 #include "server/http/pages/page_script.inc"
     ;
-constexpr char kMissing[] = "\u2013";
-constexpr size_t kBucketsUnfolded = 8;
 
-std::string DurationText(double seconds) {
-  const auto s = static_cast<int64_t>(seconds);
-  if (s < 60) return absl::StrCat(s, " s");
-  if (s < 3600) return absl::StrCat(s / 60, " min ", s % 60, " s");
-  if (s < 86400) return absl::StrCat(s / 3600, " h ", s % 3600 / 60, " min");
-  return absl::StrCat(s / 86400, " d ", s % 86400 / 3600, " h");
-}
-
-std::string SecondsText(double value) {
-  if (value >= 60) return DurationText(value);
-  if (value >= 1) return absl::StrFormat("%.2f s", value);
-  if (value >= 1e-3) return absl::StrFormat("%.2f ms", value * 1e3);
-  return absl::StrFormat("%.0f \u00b5s", value * 1e6);
-}
-
-std::string BytesText(double value) {
-  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  if (unit == 0 || value >= 100) return absl::StrCat(std::llround(value), " ", kUnits[unit]);
-  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
-}
-
-// Returns the name in lower case with spaces: "compile job" for "COMPILE_JOB".
-std::string Words(absl::string_view name) {
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
-}
-
-// Draws one page. Fields carry the path of their number in the status, so that the script finds it.
+// Draws one page.
 class Page {
  public:
-  explicit Page(const Json& status) : status_(status) {}
+  explicit Page(const Json& status) : draw_(status) {}
 
   std::string Draw() {
     absl::StrAppend(&html_,
@@ -70,356 +34,165 @@ class Page {
                     "<title>Athanor</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>",
                     kStyle, "</style>\n</head>\n<body>\n");
     Header();
-    absl::StrAppend(&html_, "<main data-shape=\"", Text("shape"), "\">\n");
+    absl::StrAppend(&html_, "<main data-shape=\"", draw_.Text("shape"),
+                    "\">\n<div class=\"tiles\" data-part=\"server\">\n");
     Tiles();
+    absl::StrAppend(&html_, "</div>\n");
     Models();
-    absl::StrAppend(&html_, "</main>\n<footer class=\"quiet\">Since the server started. ",
+    absl::StrAppend(&html_, "</main>\n<footer>\n");
+    Words();
+    absl::StrAppend(&html_, "<p class=\"quiet small\">Counts begin when the server starts. ",
                     "<a href=\"status.json\">status.json</a> \u00b7 ",
-                    "<a href=\"metrics\">metrics</a></footer>\n<script>", kScript,
+                    "<a href=\"metrics\">metrics</a></p>\n</footer>\n<script>", kScript,
                     "</script>\n</body>\n</html>\n");
     return std::move(html_);
   }
 
  private:
-  const Json& At(absl::string_view path) const {
-    static const Json null;
-    const Json* value = &status_;
-    for (absl::string_view key : absl::StrSplit(path, '.')) {
-      if (value->is_array()) {
-        value = &value->at(std::stoul(std::string(key)));
-      } else {
-        auto found = value->find(std::string(key));
-        if (found == value->end()) return null;
-        value = &*found;
-      }
-    }
-    return *value;
-  }
-
-  std::string Text(absl::string_view path) const {
-    const Json& value = At(path);
-    return value.is_string() ? Escaped(value.get_ref<const std::string&>()) : std::string();
-  }
-
-  bool Is(absl::string_view path) const {
-    const Json& value = At(path);
-    return value.is_boolean() && value.get<bool>();
-  }
-
-  std::string Field(absl::string_view path, absl::string_view as) const {
-    return absl::StrCat("<span data-path=\"", path, "\" data-as=\"", as, "\">",
-                        Escaped(Shown(At(path), as)), "</span>");
-  }
-
-  std::string Bar(absl::string_view path, double max, absl::string_view label) const {
-    const Json& value = At(path);
-    return absl::StrCat("<progress max=\"", max, "\" value=\"",
-                        value.is_number() ? value.get<double>() : 0, "\" data-path=\"", path,
-                        "\" aria-label=\"", label, "\"></progress>");
-  }
-
-  static std::string Mark(absl::string_view text, absl::string_view kind) {
-    return absl::StrCat("<span class=\"mark ", kind, "\">", Escaped(text), "</span> ");
-  }
-
   void Header() {
-    const Json& state = At("server.state");
+    const std::string state = draw_.At("server.state").get<std::string>();
     const char* kind = state == "serving" ? "good" : state == "draining" ? "busy" : "bad";
     absl::StrAppend(&html_, "<header><h1>Athanor</h1><span class=\"quiet\">",
-                    Text("server.version"), "</span>", Mark(state.get<std::string>(), kind),
-                    "<span class=\"quiet\">up ", Field("server.uptime", "duration"), "</span>",
-                    "<span class=\"quiet\" id=\"live\">as of the last reload</span></header>\n");
-  }
-
-  void Row(absl::string_view name, absl::string_view path, absl::string_view as) {
-    absl::StrAppend(&html_, "<dt>", Escaped(name), "</dt><dd>", Field(path, as), "</dd>");
+                    draw_.Text("server.version"), "</span><span data-part=\"state\">",
+                    Mark(state, kind), "</span><span class=\"quiet\">up ",
+                    draw_.Field("server.uptime", "duration"), "</span>",
+                    "<span class=\"quiet\" id=\"live\" role=\"status\">as of the last reload",
+                    "</span></header>\n");
   }
 
   void BeginTile(absl::string_view title, const std::string& big, const std::string& below = "") {
-    absl::StrAppend(&html_, "<section class=\"tile\"><h2>", Escaped(title),
-                    "</h2><div class=\"big\">", big, "</div>", below, "<dl>");
+    absl::StrAppend(&html_, "<section class=\"tile\"><h2>", title, "</h2><div class=\"big\">", big,
+                    "</div>", below);
   }
-  void EndTile() { absl::StrAppend(&html_, "</dl></section>\n"); }
+  // Ends it with rows that are closed at first.
+  void EndTile(absl::string_view summary, const std::string& rows) {
+    absl::StrAppend(&html_, Closed(summary, summary, absl::StrCat("<dl>", rows, "</dl>")),
+                    "</section>\n");
+  }
+
+  std::string OfMost(const char* now, const char* most, const char* as) const {
+    return absl::StrCat(draw_.Field(now, as), " <span class=\"unit small\">of ",
+                        draw_.Field(most, as), "</span>");
+  }
 
   void Tiles() {
-    absl::StrAppend(&html_, "<div class=\"tiles\">\n");
-    BeginTile("Memory",
-              absl::StrCat(Field("memory.used", "bytes"), " <span class=\"unit small\">of ",
-                           Field("memory.limit", "bytes"), "</span>"),
-              Bar("memory.used", At("memory.limit").get<double>(), "memory held of its limit"));
-    for (const auto& [kind, bytes] : At("memory.kinds").items()) {
-      Row(kind, absl::StrCat("memory.kinds.", kind), "bytes");
+    BeginTile("Memory", OfMost("memory.used", "memory.limit", "bytes"),
+              draw_.Bar("memory.used", draw_.At("memory.limit").get<double>(),
+                        "memory held of its limit"));
+    std::string rows;
+    for (const auto& [kind, bytes] : draw_.At("memory.kinds").items()) {
+      absl::StrAppend(&rows, draw_.Row(kind, absl::StrCat("memory.kinds.", kind), "bytes"));
     }
-    Row("resident", "memory.resident", "bytes");
-    EndTile();
-    BeginTile("Calls now",
-              absl::StrCat(Field("calls.now", "count"), " <span class=\"unit small\">of ",
-                           Field("calls.most", "count"), "</span>"));
-    Row("wait for a run", "calls.queued", "count");
-    Row("uploads now", "uploads.now", "count");
-    for (const auto& [reason, count] : At("refusals").items()) {
-      Row(absl::StrCat("refused: ", Words(reason)), absl::StrCat("refusals.", reason), "count");
+    absl::StrAppend(&rows, draw_.Row("resident", "memory.resident", "bytes"));
+    EndTile("held for", rows);
+    BeginTile("Calls now", OfMost("calls.now", "calls.most", "count"),
+              absl::StrCat("<dl>", draw_.Row("wait for a run", "calls.queued", "count"),
+                           draw_.Row("uploads now", "uploads.now", "count"),
+                           draw_.Row("refused", "refused", "count"), "</dl>"));
+    rows.clear();
+    for (const auto& [reason, count] : draw_.At("refusals").items()) {
+      absl::StrAppend(&rows, draw_.Row(Spaced(reason), absl::StrCat("refusals.", reason), "count"));
     }
-    EndTile();
-    BeginTile("Model versions", Field("versions", "count"));
-    Row("compile jobs unfinished", "jobs.unfinished", "count");
-    Row("compile workers", "server.compile_workers", "count");
-    Row("threads", "server.threads", "count");
-    EndTile();
-    for (size_t i = 0; i < At("devices").size(); ++i) Device(absl::StrCat("devices.", i, "."));
+    EndTile("refused for", rows);
+    BeginTile("Model versions", draw_.Field("versions", "count"),
+              absl::StrCat("<dl>", draw_.Row("jobs unfinished", "jobs.unfinished", "count"),
+                           draw_.Row("compile workers", "server.compile_workers", "count"),
+                           draw_.Row("threads", "server.threads", "count"), "</dl>"));
+    absl::StrAppend(&html_, "</section>\n");
+    for (size_t i = 0; i < draw_.At("devices").size(); ++i) {
+      Device(absl::StrCat("devices.", i, "."));
+    }
     Cache();
-    absl::StrAppend(&html_, "</div>\n");
-  }
-
-  void TextRow(absl::string_view name, const std::string& text) {
-    absl::StrAppend(&html_, "<dt>", Escaped(name), "</dt><dd>", text.empty() ? kMissing : text,
-                    "</dd>");
   }
 
   // A GPU has memory and clocks of its own; the CPU's memory has a tile already.
   void Device(const std::string& d) {
-    const bool gpu = !Text(d + "compute_capability").empty();
-    const std::string lost = Text(d + "lost");
-    std::string below = absl::StrCat("<div class=\"small\">", Text(d + "chip"), "</div>");
+    const bool gpu = !draw_.Text(d + "compute_capability").empty();
+    const std::string lost = draw_.Text(d + "lost");
+    std::string below = absl::StrCat("<div class=\"small\">", draw_.Text(d + "chip"), "</div>");
     if (gpu) {
-      absl::StrAppend(&below, Bar(d + "memory.used", At(d + "memory.limit").get<double>(),
-                                  "device memory held of its limit"));
+      absl::StrAppend(&below,
+                      draw_.Bar(d + "memory.used", draw_.At(d + "memory.limit").get<double>(),
+                                "device memory held of its limit"));
     }
     if (!lost.empty()) absl::StrAppend(&below, "<p class=\"error\">", lost, "</p>");
     BeginTile("Device",
-              absl::StrCat(Text(d + "name"), " ", lost.empty() ? "" : Mark("lost", "bad")), below);
+              absl::StrCat(draw_.Text(d + "name"), " ", lost.empty() ? "" : Mark("lost", "bad")),
+              below);
+    std::string rows;
     if (gpu) {
-      Row("memory held", d + "memory.used", "bytes");
-      Row("memory limit", d + "memory.limit", "bytes");
-      Row("memory in all", d + "memory.all", "bytes");
-      Row("core MHz", d + "core_mhz", "count");
-      Row("memory MHz", d + "memory_mhz", "count");
-      TextRow("compute capability", Text(d + "compute_capability"));
-      TextRow("driver", absl::StrCat("CUDA ", Text(d + "driver")));
+      absl::StrAppend(&rows, draw_.Row("memory held", d + "memory.used", "bytes"),
+                      draw_.Row("memory limit", d + "memory.limit", "bytes"),
+                      draw_.Row("memory in all", d + "memory.all", "bytes"),
+                      draw_.Row("core MHz", d + "core_mhz", "count"),
+                      draw_.Row("memory MHz", d + "memory_mhz", "count"));
+      absl::StrAppend(&rows,
+                      Drawing::TextRow("compute capability", draw_.Text(d + "compute_capability")),
+                      Drawing::TextRow("driver", absl::StrCat("CUDA ", draw_.Text(d + "driver"))));
     }
-    Row("threads", d + "threads", "count");
-    TextRow("compiler", Text(d + "compiler"));
-    Row("kernels", d + "kernels_compiled", "count");
-    EndTile();
+    absl::StrAppend(&rows, draw_.Row("threads", d + "threads", "count"),
+                    Drawing::TextRow("compiler", draw_.Text(d + "compiler")),
+                    draw_.Row("kernels", d + "kernels_compiled", "count"));
+    EndTile(absl::StrCat("about ", draw_.Text(d + "name")), rows);
   }
 
   void Cache() {
-    const Json& tiers = At("cache");
+    const Json& tiers = draw_.At("cache");
     if (tiers.empty()) return;
-    absl::StrAppend(&html_, "<section class=\"tile\"><h2>Cache: hits / misses</h2><dl>");
+    BeginTile("Cache hits", draw_.Field("cache_hit_rate", "share"));
+    std::string rows;
     for (const auto& [tier, counts] : tiers.items()) {
       const std::string path = absl::StrCat("cache.", tier, ".");
-      absl::StrAppend(&html_, "<dt>", Escaped(Words(tier)), "</dt><dd>",
-                      Field(path + "hits", "count"), " / ", Field(path + "misses", "count"),
-                      "</dd>");
+      absl::StrAppend(
+          &rows,
+          Drawing::TextRow(Spaced(tier), absl::StrCat(draw_.Field(path + "hits", "count"), " / ",
+                                                      draw_.Field(path + "misses", "count"))));
     }
-    EndTile();
+    EndTile("hits / misses", rows);
   }
 
   void Models() {
-    absl::StrAppend(&html_, "<h2>Models</h2>\n");
-    const size_t count = At("models").size();
+    absl::StrAppend(
+        &html_, "<div class=\"bar\"><h2>Models</h2><input type=\"search\" id=\"filter\" ",
+        "placeholder=\"filter by name or state\" aria-label=\"filter models by name or ",
+        "state\" autocomplete=\"off\" hidden><span class=\"quiet small\" id=\"shown\" ",
+        "role=\"status\"></span></div>\n<div data-part=\"models\">\n");
+    const size_t count = draw_.At("models").size();
     if (count == 0) {
-      absl::StrAppend(&html_, "<p class=\"empty\">None yet. <code>athanor upload</code> or ",
-                      "<code>Client.upload</code> brings one.</p>\n");
-      return;
+      None();
+    } else {
+      absl::StrAppend(&html_, "<table>\n", ModelHead());
+      for (size_t i = 0; i < count; ++i) absl::StrAppend(&html_, ModelRows(draw_, i));
+      absl::StrAppend(&html_, "</table>\n");
     }
-    absl::StrAppend(&html_, "<table>\n<thead><tr>");
-    for (const char* name :
-         {"Model", "Plan", "Compiling and search", "Calls", "Latency", "Memory"}) {
-      absl::StrAppend(&html_, "<th scope=\"col\">", name, "</th>");
-    }
-    absl::StrAppend(&html_, "</tr></thead>\n<tbody>\n");
-    for (size_t i = 0; i < count; ++i) Model(absl::StrCat("models.", i, "."));
-    absl::StrAppend(&html_, "</tbody>\n</table>\n");
-    if (At("versions_left_out") != 0) {
-      absl::StrAppend(&html_, "<p class=\"quiet\">", Field("versions_left_out", "count"),
+    if (draw_.At("versions_left_out") != 0) {
+      absl::StrAppend(&html_, "<p class=\"quiet\">", draw_.Field("versions_left_out", "count"),
                       " more are not listed.</p>\n");
     }
+    absl::StrAppend(&html_, "</div>\n");
   }
 
-  void Cell(absl::string_view label, const std::string& content) {
-    absl::StrAppend(&html_, "<td data-label=\"", label, "\"><div>", content, "</div></td>\n");
-  }
-
-  void Model(const std::string& m) {
-    absl::StrAppend(&html_, "<tr>\n");
-    Cell("Model", NameCell(m));
-    Cell("Plan", PlanCell(m));
-    Cell("Search", JobCell(m));
-    Cell("Calls", CallsCell(m));
-    Cell("Latency", LatencyCell(m));
-    Cell("Memory", MemoryCell(m));
-    absl::StrAppend(&html_, "</tr>\n");
-  }
-
-  std::string NameCell(const std::string& m) const {
-    const std::string state = At(m + "state").get<std::string>();
-    const char* kind = state == "READY" ? "good" : state == "FAILED" ? "bad" : "busy";
-    std::string cell = absl::StrCat("<p class=\"name\">", Text(m + "name"), "</p><p><span ",
-                                    "class=\"quiet\">version ", Text(m + "version"), "</span> ",
-                                    Mark(Words(state), kind));
-    if (Is(m + "serving")) absl::StrAppend(&cell, Mark("serves", "good"));
-    if (At("devices").size() > 1) absl::StrAppend(&cell, Mark(Text(m + "device"), "quiet"));
-    if (Is(m + "deterministic")) absl::StrAppend(&cell, Mark("deterministic", "quiet"));
-    absl::StrAppend(&cell, "</p>");
-    if (const std::string error = Text(m + "error"); !error.empty()) {
-      absl::StrAppend(&cell, "<p class=\"error\">", error, "</p>");
-    }
-    return cell;
-  }
-
-  std::string PlanCell(const std::string& m) const {
-    std::string cell;
-    if (At(m + "plan").is_null()) {
-      cell = absl::StrCat("<p class=\"quiet\">none serves</p>");
-    } else {
-      cell = absl::StrCat("<p><code>", Text(m + "plan.id"), "</code></p><p class=\"small\">",
-                          Text(m + "plan.kind"), Is(m + "plan.pinned") ? ", pinned" : "", "; ",
-                          Field(m + "plan.kernels", "count"), " kernels, ",
-                          Field(m + "plan.steps", "count"), " steps; ",
-                          Field(m + "plan_swaps", "count"), " swaps</p>");
-    }
-    if (const std::string dims = Text(m + "dims"); !dims.empty()) {
-      absl::StrAppend(&cell, "<p class=\"small quiet\"><code>", dims, "</code></p>");
-    }
-    absl::StrAppend(&cell, BucketList(m));
-    if (const std::string why = Text(m + "batching.reason"); !why.empty()) {
-      absl::StrAppend(&cell, "<p class=\"small quiet\">requests share no calls over <code>",
-                      Text(m + "batching.dim"), "</code>: ", why, "</p>");
-    }
-    return cell;
-  }
-
-  // Lists the boxes by their ranges: the plan of each, or why the full range's plan serves it. A
-  // long list is collapsed.
-  std::string BucketList(const std::string& m) const {
-    const Json& buckets = At(m + "buckets");
-    if (buckets.empty()) return "";
-    std::string items;
-    size_t own = 0;
-    for (const Json& bucket : buckets) {
-      const auto text = [&](const char* key) {
-        return Escaped(bucket.at(key).get_ref<const std::string&>());
-      };
-      absl::StrAppend(&items, "<li><code>", text("ranges"), "</code> ");
-      const std::string reason = text("reason");
-      if (bucket.at("plan").is_null()) {
-        absl::StrAppend(&items, "<span class=\"quiet\">full range\u2019s plan",
-                        reason.empty() ? "" : ": ", reason, "</span></li>");
-        continue;
-      }
-      ++own;
-      absl::StrAppend(&items, "<code class=\"plan\">", text("plan"), "</code>",
-                      bucket.at("state") == "PINNED" ? " pinned" : "", "</li>");
-    }
-    const std::string summary =
-        absl::StrCat(own, " of ", buckets.size(), " buckets with plans of ", "their own");
-    if (At(m + "buckets_left_out") != 0) {
-      absl::StrAppend(&items, "<li class=\"quiet\">", Field(m + "buckets_left_out", "count"),
-                      " more are not listed</li>");
-    }
-    return absl::StrCat("<details class=\"small\"",
-                        buckets.size() <= kBucketsUnfolded ? " open" : "", "><summary>", summary,
-                        "</summary><ul class=\"buckets\">", items, "</ul></details>");
-  }
-
-  std::string JobCell(const std::string& m) const {
-    if (At(m + "job").is_null()) return absl::StrCat("<p class=\"quiet\">", kMissing, "</p>");
-    const bool finished = Is(m + "job.finished");
-    std::string cell;
-    if (finished) {
-      absl::string_view reason = At(m + "job.stop_reason").get_ref<const std::string&>();
-      absl::ConsumePrefix(&reason, "STOP_");
-      cell = absl::StrCat("<p>ended: ", Escaped(Words(reason)), "</p>");
-    } else {
-      cell = absl::StrCat("<p>", Escaped(Words(At(m + "job.phase").get<std::string>())), "</p>",
-                          Bar(m + "job.percent", 100, "compile job"));
-    }
-    if (At(m + "job.search").is_null()) {
-      absl::StrAppend(&cell, "<p class=\"small quiet\">", Field(m + "job.kernels_done", "count"),
-                      " of ", Field(m + "job.kernels_total", "count"), " kernels, ",
-                      Field(m + "job.kernels_from_cache", "count"), " from the cache</p>");
-      return cell;
-    }
-    absl::StrAppend(&cell, "<p class=\"small\">", Field(m + "job.search.share", "share"),
-                    " of the baseline\u2019s time</p><p class=\"small quiet\">",
-                    Field(m + "job.search.candidates", "count"), " candidates, ",
-                    Field(m + "job.search.plans_taken", "count"), " plans taken, ",
-                    Field(m + "job.search.seconds", "seconds"), " of ",
-                    Text(m + "job.search.budget"), "</p>");
-    return cell;
-  }
-
-  std::string CallsCell(const std::string& m) const {
-    if (!Is(m + "counted_alone")) return "<p class=\"quiet\">counted with others</p>";
-    std::string cell = absl::StrCat(
-        "<p><span data-rate=\"", m, "requests.all\">", kMissing, "</span></p>",
-        "<p class=\"small\">", Field(m + "requests.ok", "count"), " answered</p>",
-        "<p class=\"small quiet\">", Field(m + "requests.failed", "count"), " failed</p>");
-    if (Generates(m)) {
-      const std::string path = m + "generation.";
-      absl::StrAppend(&cell, "<p class=\"small\">", Field(path + "running", "count"), " running, ",
-                      Field(path + "waiting", "count"), " waiting, ",
-                      Field(path + "paused", "count"),
-                      " paused</p><p class=\"small quiet\">tokens ", "<span data-rate=\"", path,
-                      "generated_tokens\">", kMissing, "</span></p>");
-    }
-    if (Is(m + "batching.on")) {
-      absl::StrAppend(&cell, "<p class=\"small quiet\">", Field(m + "batching.rows_mean", "mean"),
-                      " rows a run</p>");
-    }
-    return cell;
-  }
-
-  std::string LatencyCell(const std::string& m) const {
-    if (!Is(m + "counted_alone")) return "<p class=\"quiet\">counted with others</p>";
-    if (Generates(m)) {
-      const std::string path = m + "generation.";
-      return absl::StrCat("<div class=\"times small\">", Times("TTFT", path + "ttft.", "p95"),
-                          Times("TPOT", path + "tpot.", "p95"),
-                          Times("call", m + "latency.call.", "p99"),
-                          Times("stall", m + "latency.stall.", "p99"), "</div>");
-    }
-    std::string cell = "<div class=\"times small\">";
-    struct Line {
-      const char* name;
-      const char* key;
-    };
-    for (const Line& line : {Line{"call", "call"}, Line{"queue", "queue"}, Line{"batch", "batch"},
-                             Line{"run", "exec"}, Line{"stall", "stall"}}) {
-      cell += Times(line.name, absl::StrCat(m, "latency.", line.key, "."), "p99");
-    }
-    return cell + "</div>";
-  }
-
-  std::string Times(absl::string_view name, const std::string& path, absl::string_view high) const {
-    return absl::StrCat("<span class=\"quiet\">", name, "</span><span>",
-                        Field(path + "p50", "seconds"), " <span class=\"unit\">p50</span> ",
-                        Field(absl::StrCat(path, high), "seconds"), " <span class=\"unit\">", high,
-                        "</span></span>");
-  }
-
-  // Reports whether it is a language model, whose calls are streams of tokens.
-  bool Generates(const std::string& m) const { return At(m + "generation").is_object(); }
-
-  std::string MemoryCell(const std::string& m) const {
-    const std::string path = m + "memory.";
-    std::string cell = absl::StrCat(
-        "<p>", Field(path + "all", "bytes"), "</p><p class=\"small quiet\">",
-        Field(path + "parameters", "bytes"), " parameters, ", Field(path + "prepared", "bytes"),
-        " prepared, ", Field(path + "arenas", "bytes"), " arenas</p>");
-    if (!Generates(m)) return cell;
-    const std::string g = m + "generation.";
+  void None() {
+    const std::string address = draw_.Text("server.address");
     absl::StrAppend(
-        &cell, "<p class=\"small\">", Field(g + "kv_bytes", "bytes"),
-        " keys and values</p><p class=\"small quiet\">", Field(g + "blocks_used", "count"), " of ",
-        Field(g + "blocks", "count"), " blocks</p>",
-        Bar(g + "blocks_used", At(g + "blocks").get<double>(), "blocks of keys and values in use"));
-    return cell;
+        &html_, "<div class=\"empty\"><p>No models yet. Upload one, from a shell</p><pre>athanor ",
+        address.empty() ? "" : absl::StrCat("--address ", address, " "),
+        "upload model.onnx --name digits</pre><p>or from Python:</p><pre>import athanor\n",
+        "client = athanor.Client(",
+        address.empty() ? "" : absl::StrCat("&quot;", address, "&quot;"),
+        ")\nmodel = client.upload(&quot;model.onnx&quot;, name=&quot;digits&quot;)</pre>",
+        "<p class=\"quiet\">It answers about a second later, and appears here.</p></div>\n");
   }
 
-  const Json& status_;
+  void Words() {
+    std::string rows = "<dl class=\"words\">";
+    for (const WordRow& row : WordTable()) {
+      absl::StrAppend(&rows, "<dt>", Escaped(row.word), "</dt><dd>", Escaped(row.meaning), "</dd>");
+    }
+    absl::StrAppend(&html_, Closed("words", "What the words mean", rows + "</dl>"), "\n");
+  }
+
+  const Drawing draw_;
   std::string html_;
 };
 
@@ -429,23 +202,7 @@ std::string HashSource(absl::string_view text) {
 
 }  // namespace
 
-std::string Escaped(absl::string_view text) {
-  return absl::StrReplaceAll(
-      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
-}
-
-std::string Shown(const nlohmann::json& value, absl::string_view as) {
-  if (!value.is_number()) return kMissing;
-  const double number = value.get<double>();
-  if (as == "bytes") return BytesText(number);
-  if (as == "share") return absl::StrFormat("%.1f %%", number * 100);
-  if (as == "mean") return absl::StrFormat("%.1f", number);
-  if (as == "seconds") return SecondsText(number);
-  if (as == "duration") return DurationText(number);
-  return value.is_number_float() ? absl::StrCat(number) : absl::StrCat(value.get<int64_t>());
-}
-
-std::string StatusPage(const nlohmann::json& status) { return Page(status).Draw(); }
+std::string StatusPage(const Json& status) { return Page(status).Draw(); }
 
 std::string StatusPagePolicy() {
   return absl::StrCat("default-src 'none'; script-src ", HashSource(kScript), "; style-src ",

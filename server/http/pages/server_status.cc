@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -11,10 +10,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/cache/cache.h"
 #include "deploy/bazel/libs/version.h"
+#include "server/base/search_policy.h"
 #include "server/generate/language_model.h"
 #include "server/memory/memory_return.h"
 #include "server/metrics/metrics.h"
@@ -36,12 +37,12 @@ double Seconds(std::chrono::system_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-// `high` is the second of its quantiles.
-Json Latency(const MetricCells& cells, Metric metric, double high = 0.99) {
-  const std::string name = absl::StrCat("p", std::lround(high * 100));
+Json Latency(const MetricCells& cells, Metric metric) {
   const HistogramCounts counts = cells.histogram(metric);
   const int64_t count = counts.count();
-  if (count == 0) return {{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {name, nullptr}};
+  if (count == 0) {
+    return {{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {"p95", nullptr}, {"p99", nullptr}};
+  }
   const auto bounds = RowOf(metric).bounds;
   const auto quantile = [&](double q) {
     return static_cast<double>(Quantile(bounds, counts, q)) / 1e9;
@@ -49,7 +50,8 @@ Json Latency(const MetricCells& cells, Metric metric, double high = 0.99) {
   return {{"count", count},
           {"mean", static_cast<double>(counts.sum) / 1e9 / static_cast<double>(count)},
           {"p50", quantile(0.5)},
-          {name, quantile(high)}};
+          {"p95", quantile(0.95)},
+          {"p99", quantile(0.99)}};
 }
 
 Json Requests(const MetricCells& cells) {
@@ -75,6 +77,10 @@ Json Sharing(const VersionBatching& batching, const MetricCells& cells) {
           {"splits", cells.value(Metric::kBatchSplits)}};
 }
 
+Json Share(int64_t part, int64_t whole) {
+  return whole == 0 ? Json() : Json(static_cast<double>(part) / static_cast<double>(whole));
+}
+
 // Returns what the engine of a language model does, null for other models.
 Json Generation(const LanguageModel* model, const MetricCells& cells) {
   if (model == nullptr) return nullptr;
@@ -90,8 +96,17 @@ Json Generation(const LanguageModel* model, const MetricCells& cells) {
           {"steps", view.steps},
           {"prompt_tokens", view.prompt_tokens},
           {"generated_tokens", view.generated_tokens},
-          {"ttft", Latency(cells, Metric::kTimeToFirstToken, 0.95)},
-          {"tpot", Latency(cells, Metric::kTimePerOutputToken, 0.95)}};
+          {"hit_rate", Share(view.cached_tokens, view.queried_tokens)},
+          {"ttft", Latency(cells, Metric::kTimeToFirstToken)},
+          {"itl", Latency(cells, Metric::kInterTokenLatency)},
+          {"tpot", Latency(cells, Metric::kTimePerOutputToken)}};
+}
+
+// Returns the time that a budget allows, null if it limits none.
+Json BudgetSeconds(const std::string& text) {
+  const absl::StatusOr<SearchBudget> budget = ParseSearchBudget(text);
+  if (!budget.ok() || budget->time.count() == 0) return nullptr;
+  return std::chrono::duration<double>(budget->time).count();
 }
 
 Json Search(const v1::CompileJob& job) {
@@ -103,7 +118,20 @@ Json Search(const v1::CompileJob& job) {
           {"candidates_failed", search.candidates_failed()},
           {"plans_taken", search.plans_taken()},
           {"seconds", search.seconds()},
-          {"budget", job.search_options().budget()}};
+          {"budget", job.search_options().budget()},
+          {"budget_seconds", BudgetSeconds(job.search_options().budget())}};
+}
+
+double Seconds(const google::protobuf::Timestamp& time) {
+  return static_cast<double>(time.seconds()) + time.nanos() / 1e9;
+}
+
+// Returns the seconds that a job has taken so far, null while it waits for its turn.
+Json Elapsed(const v1::CompileJob& job) {
+  if (!job.has_started()) return nullptr;
+  const double end =
+      job.has_finished() ? Seconds(job.finished()) : Seconds(std::chrono::system_clock::now());
+  return std::max(0.0, end - Seconds(job.started()));
 }
 
 Json Job(const v1::CompileJob& job) {
@@ -114,6 +142,7 @@ Json Job(const v1::CompileJob& job) {
           {"stop_reason",
            finished ? v1::CompileJob::StopReason_Name(job.stop_reason()) : std::string()},
           {"percent", job.percent()},
+          {"elapsed", Elapsed(job)},
           {"kernels_total", job.kernels_total()},
           {"kernels_done", job.kernels_done()},
           {"kernels_from_cache", job.kernels_from_cache()},
@@ -297,6 +326,23 @@ void HashShape(const Json& value, uint64_t* hash) {
   }
 }
 
+// Returns the share of look-ups that found something, over all tiers.
+Json HitRate(const Json& tiers) {
+  int64_t hits = 0, misses = 0;
+  for (const Json& tier : tiers) {
+    hits += tier.at("hits").get<int64_t>();
+    misses += tier.at("misses").get<int64_t>();
+  }
+  return Share(hits, hits + misses);
+}
+
+// Returns the address that a client needs; empty for the one that clients know by themselves, and
+// for a port that the options do not tell.
+std::string ClientAddress(const ServerOptions& options) {
+  const bool any_port = absl::EndsWith(options.listen, ":0");
+  return any_port || options.listen == ServerOptions().listen ? "" : options.listen;
+}
+
 // Returns the look-ups by tier and result.
 Json CacheStatus(const CacheCounts& counts) {
   Json tiers = Json::object();
@@ -310,7 +356,7 @@ Json CacheStatus(const CacheCounts& counts) {
 
 }  // namespace
 
-nlohmann::json ServerStatus(ServerCore& core) {
+nlohmann::json ServerStatus(ServerCore& core, const LatencyHistory* history) {
   Json devices = Devices(core);  // first, since it notices a loss
   const Versions versions = core.registry().versions().List("");
   Json models = Json::array();
@@ -318,8 +364,14 @@ nlohmann::json ServerStatus(ServerCore& core) {
     if (models.size() == kMostVersionsListed) break;
     models.push_back(VersionStatus(core, *version));
   }
+  Json cache = CacheStatus(core.cache().Counts());
+  Json refusals = Refusals(core.metrics().server());
+  int64_t refused = 0;
+  for (const Json& count : refusals) refused += count.get<int64_t>();
+  Json hit_rate = HitRate(cache);
   Json status = {{"server",
                   {{"version", kVersion},
+                   {"address", ClientAddress(core.options())},
                    {"state", core.draining()  ? "draining"
                              : core.serves()  ? "serving"
                              : core.loading() ? "loading models"
@@ -335,14 +387,20 @@ nlohmann::json ServerStatus(ServerCore& core) {
                  {"jobs", {{"unfinished", Unfinished(core)}}},
                  {"memory", Memory(core.ledger())},
                  {"devices", std::move(devices)},
-                 {"refusals", Refusals(core.metrics().server())},
-                 {"cache", CacheStatus(core.cache().Counts())},
+                 {"refusals", std::move(refusals)},
+                 {"refused", refused},
+                 {"cache", std::move(cache)},
+                 {"cache_hit_rate", std::move(hit_rate)},
                  {"versions", versions.size()},
                  {"versions_left_out", versions.size() - models.size()},
                  {"models", std::move(models)}};
   uint64_t hash = 0xcbf29ce484222325;
   HashShape(status, &hash);
   status["shape"] = absl::StrFormat("%016x", hash);
+  if (history == nullptr) return status;
+  for (size_t i = 0; i < status["models"].size(); ++i) {
+    status["models"][i]["history"] = history->Of(versions[i]->shared_metrics());
+  }
   return status;
 }
 

@@ -16,6 +16,7 @@
 
 #include "nlohmann/json.hpp"
 #include "server/core/core.h"
+#include "server/http/pages/latency_history.h"
 #include "server/metrics/exposition.h"
 
 namespace athanor {
@@ -25,12 +26,15 @@ inline constexpr size_t kMostVersionsListed = 200;
 // Most buckets listed per version: as many as a version may have by default (--max_buckets).
 inline constexpr int kMostBucketsListed = 64;
 
+// With a history, each model has its latencies of the last minutes under "history": only the page
+// draws them, and /status.json is read every second.
+//
 // Times are in seconds, sizes in bytes, shares are parts of 1; null means not known yet. Counts
 // begin when the server starts, latencies cover all calls since then. User texts are returned
-// unescaped: callers that show them must escape them. README.md lists the fields.
-nlohmann::json ServerStatus(ServerCore& core);
+// unescaped: callers that show them must escape them. docs/metrics.md lists the fields.
+nlohmann::json ServerStatus(ServerCore& core, const LatencyHistory* history = nullptr);
 
-// Returns ServerStatus as text; replaces bytes that are not UTF-8.
+// Returns ServerStatus without history as text; replaces bytes that are not UTF-8.
 std::string ServerStatusText(ServerCore& core);
 
 void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples);

@@ -173,6 +173,14 @@ TEST_F(ServerStatusTest, CallsAndTheirTimes) {
   EXPECT_DOUBLE_EQ(model["latency"]["call"]["mean"], (99 * 90e-6 + 9e-3) / 100);
   EXPECT_GT(model["latency"]["call"]["p50"], 63e-6);
   EXPECT_LT(model["latency"]["call"]["p50"], 100e-6);
+  // What has happened in the last minutes is for the page alone.
+  EXPECT_FALSE(model.contains("history"));
+  LatencyHistory history;
+  history.Take({version->shared_metrics()});
+  const Json drawn = ServerStatus(*core_, &history);
+  EXPECT_EQ(drawn["models"][0]["history"][0]["calls"], (Json{100}));
+  EXPECT_EQ(drawn["shape"], Shape());
+  EXPECT_GE(model["job"]["elapsed"], 0);
 }
 
 TEST_F(ServerStatusTest, WhatALanguageModelDoes) {
@@ -199,10 +207,15 @@ TEST_F(ServerStatusTest, WhatALanguageModelDoes) {
   Json generation = Model("m")["generation"];
   EXPECT_LT(generation["ttft"]["p95"], 0.005);
   EXPECT_EQ(generation["ttft"]["count"], 21);
-  EXPECT_EQ(generation["tpot"],
-            (Json{{"count", 0}, {"mean", nullptr}, {"p50", nullptr}, {"p95", nullptr}}));
+  for (const char* name : {"tpot", "itl"}) {
+    EXPECT_EQ(generation[name], (Json{{"count", 0},
+                                      {"mean", nullptr},
+                                      {"p50", nullptr},
+                                      {"p95", nullptr},
+                                      {"p99", nullptr}}));
+    generation.erase(name);
+  }
   generation.erase("ttft");
-  generation.erase("tpot");
   EXPECT_EQ(generation, (Json{{"family", "llama"},
                               {"max_model_len", 2048},
                               {"running", 3},
@@ -213,6 +226,7 @@ TEST_F(ServerStatusTest, WhatALanguageModelDoes) {
                               {"kv_bytes", 4096},
                               {"steps", 7},
                               {"prompt_tokens", 8},
+                              {"hit_rate", nullptr},
                               {"generated_tokens", 9}}));
 }
 
@@ -317,7 +331,8 @@ TEST_F(ServerStatusTest, PagesOfAServer) {
   StoreScale("<b>&", 3);
   std::set<std::string> paths;
   WorkQueue queue("pages", 1);
-  for (const Route& route : StatusPages(*core_, queue)) {
+  const StatusPages pages(*core_, queue);
+  for (const Route& route : pages.routes()) {
     paths.insert(route.path);
     EXPECT_EQ(route.role, Role::kMonitor);
     FakeClient client({.method = route.method, .path = route.path});
@@ -328,6 +343,12 @@ TEST_F(ServerStatusTest, PagesOfAServer) {
     if (route.path == "/") {
       EXPECT_THAT(body, HasSubstr("&lt;b&gt;&amp;"));
       EXPECT_THAT(body, Not(HasSubstr("<b>")));
+      // Each word beside a number has its meaning as a tooltip; the list of words follows.
+      const std::string numbers = body.substr(0, body.find("<dl class=\"words\">"));
+      EXPECT_THAT(numbers, HasSubstr("<dt><span class=\"word\" title="));
+      for (size_t at = 0; (at = numbers.find("<dt>", at)) != std::string::npos; ++at) {
+        EXPECT_EQ(numbers.compare(at + 4, 18, "<span class=\"word\""), 0) << numbers.substr(at, 60);
+      }
       EXPECT_EQ(answer.headers[0].first, "Content-Security-Policy");
     } else if (route.path == "/status.json") {
       EXPECT_EQ(Json::parse(body)["models"][0]["name"], "<b>&");

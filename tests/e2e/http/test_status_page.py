@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html.parser
 import os
 import pathlib
@@ -19,7 +20,7 @@ import athanor
 import mlp
 import numpy as np
 import pytest
-from conftest import Server
+from conftest import ROOT, Server
 from pages import get, status_of
 
 CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
@@ -85,16 +86,17 @@ class Page(html.parser.HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[str] = []
-        self.fields: dict[str, str] = {}  # by data-path or data-rate
+        self.fields: dict[str, str] = {}  # by data-path or data-rate; a path's first
         self.classes: dict[str, list[str]] = {}
         self.ids: dict[str, str] = {}
         self.title = ""
+        self.names: list[str] = []  # of models
         self._open: list[tuple[str, dict]] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        if tag not in ("meta", "link", "br", "img"):
+        if tag not in ("meta", "link", "br", "img", "input"):
             self._open.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
@@ -107,9 +109,12 @@ class Page(html.parser.HTMLParser):
         tag, attributes = self._open[-1]
         if tag == "title":
             self.title = data
+        cells = [has.get("class") for each, has in self._open if each == "td"]
+        if tag == "summary" and cells == ["name"]:
+            self.names.append(data.strip())
         for key in ("data-path", "data-rate"):
             if key in attributes:
-                self.fields[attributes[key]] = data
+                self.fields.setdefault(attributes[key], data)
         if "id" in attributes:
             self.ids[attributes["id"]] = data
         if "class" in attributes:
@@ -119,14 +124,14 @@ class Page(html.parser.HTMLParser):
 def check_page(page: Page, model_name: str) -> None:
     """It holds the numbers of one model that serves, and nothing that a name smuggled in."""
     assert page.title == "Athanor"
-    assert page.classes["name"] == [model_name]
+    assert page.names == [model_name]
     assert page.tags.count("script") == 1
     assert "b" not in page.tags
     assert page.fields["models.0.requests.ok"] == "20"
     assert page.fields["models.0.requests.failed"] == "0"
     assert re.fullmatch(r"[\d.]+ (µs|ms|s)", page.fields["models.0.latency.call.p50"])
     assert re.fullmatch(r"[\d.]+ (B|KiB|MiB)", page.fields["models.0.memory.all"])
-    assert {"ready", "serves"} <= set(page.classes["mark good"])
+    assert "serves" in page.classes["mark good"]
 
 
 def test_the_page_is_whole_without_its_script(http_server: Server) -> None:
@@ -162,7 +167,7 @@ def test_idle_connections_keep_nobody_out(http_server: Server) -> None:
             one.close()
 
 
-def chromium(server: Server, *flags: str) -> str:
+def chromium(server: Server, *flags: str, user: str = "") -> str:
     """Its output after the page has been looked at for three seconds of its own time."""
     browser = shutil.which("chromium-headless-shell")
     if browser is None:
@@ -170,7 +175,7 @@ def chromium(server: Server, *flags: str) -> str:
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     done = subprocess.run(
         [browser, *sandbox, "--disable-gpu", "--virtual-time-budget=3500", *flags,
-         f"http://{server.http_address}/"],
+         f"http://{user}{server.http_address}/"],
         capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -181,14 +186,56 @@ def test_the_page_in_a_browser_keeps_its_numbers_moving(http_server: Server) -> 
     check_page(page, EVIL)
     assert page.ids["live"] == "live"
     # Two answers of the server make a rate.
-    assert re.fullmatch(r"\d+\.\d/s", page.fields["models.0.requests.all"])
+    assert re.fullmatch(r"\d+\.\d", page.fields["models.0.requests.all"])
+    # The script makes heads of columns into buttons.
+    assert "button" in page.tags
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 900), (400, 900)])
+def test_the_browser_gives_the_token_to_the_page(tmp_path: pathlib.Path) -> None:
+    digest = hashlib.sha256(b"watch-token").hexdigest()
+    identities = tmp_path / "auth.conf"
+    identities.write_text(f"[watch]\nroles = monitor\ntoken = sha256:{digest}\n")
+    server = Server(tmp_path / "state", f"--auth={identities}", "--http_listen=127.0.0.1:0").start()
+    try:
+        page = Page(chromium(server, "--dump-dom", user="anybody:watch-token@"))
+        # Its own requests had the token, too.
+        assert page.ids["live"] == "live"
+        assert "watch-token" not in server.log.read_text()
+        assert "Athanor" not in Page(chromium(server, "--dump-dom")).title
+    finally:
+        server.kill()
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, as WCAG 2.1 defines it."""
+    def luminance(color: str) -> float:
+        parts = [int(color[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_texts_can_be_read_in_light_and_dark() -> None:
+    style = (ROOT / "server/http/pages/page.css").read_text()
+    themes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+              for block in re.findall(r":root \{(.*?)\}", style, re.S)]
+    assert len(themes) == 2
+    for theme in themes:
+        for ground in ("ground", "card"):
+            for text in ("ink", "quiet", "good", "busy", "bad"):
+                assert contrast(theme[text], theme[ground]) >= 4.5, (theme[text], ground)
+            for line in ("bar", "high"):
+                assert contrast(theme[line], theme[ground]) >= 3, (theme[line], ground)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (320, 900)])
+@pytest.mark.parametrize("scheme", [0, 1])  # dark, light
 def test_the_page_can_be_drawn(http_server: Server, tmp_path: pathlib.Path, width: int,
-                               height: int) -> None:
+                               height: int, scheme: int) -> None:
     image = tmp_path / "page.png"
-    chromium(http_server, f"--window-size={width},{height}", f"--screenshot={image}")
+    chromium(http_server, f"--blink-settings=preferredColorScheme={scheme}",
+             f"--window-size={width},{height}", f"--screenshot={image}")
     data = image.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert struct.unpack(">II", data[16:24]) == (width, height)
