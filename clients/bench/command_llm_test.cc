@@ -187,6 +187,7 @@ TEST(ProgressTextTest, SaysWhatIsThere) {
   EXPECT_EQ(ProgressText("", {12.3, 340, 0, 0}), "12 s, 340 answered");
   EXPECT_EQ(ProgressText("concurrency 4", {1, 5, 2, 160}),
             "concurrency 4: 1 s, 5 answered, 2 failed, 160 tokens");
+  EXPECT_EQ(ProgressText("", {3, 340, 0, 0, 30}), "3 of 30 s, 340 answered");
 }
 
 }  // namespace

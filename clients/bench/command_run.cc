@@ -1,4 +1,5 @@
 // athanor-bench run: measures a model on one server, or on two servers in alternation.
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,6 +37,7 @@ absl::StatusOr<Side> Connect(const RunOptions& options, LoadOptions load) {
         MakeRequests(*model, load.version, inputs);
     if (!requests.ok()) return Usage(requests.status());
     load.requests = *std::move(requests);
+    side.assumed = AssumedSizes(*model, inputs);
     side.about = {{"backend", "open-inference-grpc"},
                   {"server", absl::StrCat(server->name(), " ", server->version())},
                   {"options",
@@ -52,6 +54,9 @@ absl::StatusOr<ExitCode> Run(const RunOptions& options) {
   ASSIGN_OR_RETURN(RunPlan plan, PlanRun(options));
   std::vector<Side> sides(1);
   ASSIGN_OR_RETURN(sides[0], Connect(options, plan.load));
+  for (const std::string& sentence : sides[0].assumed) {
+    std::fprintf(stderr, "athanor-bench: %s\n", sentence.c_str());
+  }
   if (!plan.second_server.empty()) {
     LoadOptions load = plan.load;
     load.address = plan.second_server;

@@ -90,6 +90,20 @@ class Measurement {
                                : absl::StrCat("concurrency ", load.phases[0].concurrency);
   }
 
+  // Adds to a point's name which one of the sweep it is.
+  std::string ProgressName(const LoadOptions& load) const {
+    const std::string name = PointName(load);
+    if (plan_.sweep.size() < 2) return name;
+    return absl::StrCat(name, ", ", points_.size() + 1, " of ", plan_.sweep.size());
+  }
+
+  // Returns the seconds that a side's load takes; 0: it ends with a number of calls.
+  double Whole(const LoadOptions& load) const {
+    double seconds = 0;
+    for (const Phase& phase : load.phases) seconds += phase.seconds;
+    return options_.flags.num_prompts.has_value() ? 0 : seconds;
+  }
+
   void RunPoint(LoadOptions load) {
     load.seed += points_.size() * kPointSeeds;
     points_.push_back(sides_.size() == 1 ? One(load) : Two(load));
@@ -137,7 +151,7 @@ class Measurement {
   Point One(const LoadOptions& load) {
     Outcome outcome;
     {
-      ProgressLine progress({&sides_[0].load->progress()}, PointName(load));
+      ProgressLine progress({&sides_[0].load->progress()}, ProgressName(load), Whole(load));
       outcome.result = sides_[0].load->Run(load.phases, load.seed, next_number_);
       next_number_ += static_cast<int64_t>(outcome.result.calls.size());
     }
@@ -152,7 +166,7 @@ class Measurement {
     std::optional<Interleaved> slices;
     {
       ProgressLine progress({&sides_[0].load->progress(), &sides_[1].load->progress()},
-                            PointName(load));
+                            ProgressName(load), 2 * turns.slice.seconds * turns.pairs);
       slices = RunInterleaved(sides_[0].load.get(), sides_[1].load.get(), turns);
       next_number_ = slices->next_number;
     }
@@ -238,12 +252,33 @@ class Measurement {
   }
 
   void PrintSweep() const {
-    if (!figures()) return;
+    if (!figures() && !options_.json) return;
     std::vector<json> summaries;
     for (const Point& point : points_) {
       for (const Outcome& outcome : point.outcomes) summaries.push_back(outcome.summary);
     }
+    if (options_.json) return PrintLine({{"sweep", CurveJson(summaries)}});
     std::fputs(SweepText(summaries).c_str(), stdout);
+    for (size_t side = 0; side < sides_.size(); ++side) {
+      std::vector<json> own;
+      for (const Point& point : points_) own.push_back(point.outcomes[side].summary);
+      std::fputs(CurveText(own).c_str(), stdout);
+    }
+  }
+
+  // Returns the curve alone: what a plot of throughput against times needs.
+  static json CurveJson(const std::vector<json>& summaries) {
+    json curve = json::array();
+    for (const json& summary : summaries) {
+      json point;
+      for (const char* key : {"label", "max_concurrency", "request_rate", "request_throughput",
+                              "request_goodput", "output_throughput", "median_e2el_ms",
+                              "p99_e2el_ms", "median_ttft_ms", "p99_ttft_ms", "failed"}) {
+        point[key] = At(summary, key);
+      }
+      curve.push_back(std::move(point));
+    }
+    return curve;
   }
 
   absl::StatusOr<ExitCode> End() const {
@@ -391,7 +426,7 @@ void AddResultFlags(client::CommandSyntax sub, RunOptions* options) {
       .Offer(client::Offers::kFiles);
   sub.Flag("--json", &options->json,
            "print one JSON object per line instead of text: each run's figures when it ends, then "
-           "{\"comparison\": ...} of two servers");
+           "{\"comparison\": ...} of two servers, at last {\"sweep\": [...]}, the curve");
   sub.Flag("--detailed", &outputs->detailed, "with --out: also write the times of every call");
   sub.Option("--html", &outputs->html, "file to write an HTML page to");
   sub.Option("--db", &outputs->db, "SQLite file to add the run to");

@@ -45,6 +45,7 @@ struct Side {
   std::unique_ptr<Load> load;
   // Added to its summaries: "backend", "server", and "options" beside those of the load.
   nlohmann::json about;
+  std::vector<std::string> assumed;  // sentences about its requests, for people
 };
 
 // Runs the plan once, once per point of its sweep, or until its knee is found; two sides take

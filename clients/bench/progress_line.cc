@@ -18,15 +18,18 @@ constexpr auto kNextLine = std::chrono::seconds(10);
 
 std::string ProgressText(const std::string& name, const ProgressCounts& counts) {
   std::string text = name.empty() ? "" : absl::StrCat(name, ": ");
-  absl::StrAppendFormat(&text, "%.0f s, %d answered", counts.seconds, counts.answered);
+  absl::StrAppendFormat(&text, "%.0f", counts.seconds);
+  if (counts.whole > 0) absl::StrAppendFormat(&text, " of %.0f", counts.whole);
+  absl::StrAppendFormat(&text, " s, %d answered", counts.answered);
   if (counts.failed > 0) absl::StrAppend(&text, ", ", counts.failed, " failed");
   if (counts.tokens > 0) absl::StrAppend(&text, ", ", counts.tokens, " tokens");
   return text;
 }
 
-ProgressLine::ProgressLine(std::vector<const Progress*> loads, std::string name)
+ProgressLine::ProgressLine(std::vector<const Progress*> loads, std::string name, double whole)
     : loads_(std::move(loads)),
       name_(std::move(name)),
+      whole_(whole),
       terminal_(isatty(STDERR_FILENO) == 1),
       start_(Clock::now()) {
   before_ = Now();
@@ -44,7 +47,7 @@ ProgressLine::~ProgressLine() {
 }
 
 ProgressCounts ProgressLine::Now() const {
-  ProgressCounts counts;
+  ProgressCounts counts{.whole = whole_};
   counts.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   for (const Progress* load : loads_) {
     counts.answered += load->answered;

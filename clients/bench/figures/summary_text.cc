@@ -1,7 +1,10 @@
 #include "clients/bench/figures/summary_text.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "clients/bench/figures/metrics.h"
@@ -136,6 +139,49 @@ std::string SweepText(const std::vector<json>& summaries) {
                                                : absl::StrFormat("%10s", "-"));
     }
     absl::StrAppend(&text, "  ", TextAt(summary, "label"), "\n");
+  }
+  return text;
+}
+
+std::string CurveText(const std::vector<json>& summaries) {
+  constexpr int kBar = 20, kAxis = 41;
+  const auto number = [](const json& summary, const char* key) {
+    const json& value = At(summary, key);
+    return value.is_number() ? value.get<double>() : 0.0;
+  };
+  const bool open = !summaries.empty() && At(summaries[0], "request_rate").is_number();
+  const bool tokens = !summaries.empty() && At(summaries[0], "output_throughput").is_number();
+  const char* speed = tokens ? "output_throughput" : "request_throughput";
+  double fastest = 0, low = 0, high = 0;
+  for (const json& summary : summaries) {
+    const double p50 = number(summary, "median_e2el_ms"), p99 = number(summary, "p99_e2el_ms");
+    if (!(p50 > 0) || !(p99 > 0)) continue;
+    fastest = std::max(fastest, number(summary, speed));
+    low = low == 0 ? p50 : std::min(low, p50);
+    high = std::max(high, p99);
+  }
+  if (!(fastest > 0)) return "";
+  const double decades = std::log10(high / low);
+  const auto column = [&](double ms) {
+    return decades > 0 ? static_cast<int>(std::log10(ms / low) / decades * (kAxis - 1)) : 0;
+  };
+  std::string text =
+      absl::StrFormat("%10s  %-20s %12s  e2el from %.3g to %.3g ms: o p50, x p99\n",
+                      open ? "rate/s" : "callers", "", tokens ? "tokens/s" : "calls/s", low, high);
+  for (const json& summary : summaries) {
+    const double p50 = number(summary, "median_e2el_ms"), p99 = number(summary, "p99_e2el_ms");
+    std::string axis(kAxis, ' ');
+    if (p50 > 0 && p99 > 0) {
+      for (int i = column(p50); i < column(p99); ++i) axis[i] = '-';
+      axis[column(p99)] = 'x';
+      axis[column(p50)] = 'o';
+    }
+    absl::StripTrailingAsciiWhitespace(&axis);
+    const double share = number(summary, speed) / fastest;
+    const std::string bar(static_cast<size_t>(std::clamp(share, 0.0, 1.0) * kBar + 0.5), '#');
+    absl::StrAppendFormat(&text, "%10.4g  %-20s %12.4g  %s\n",
+                          number(summary, open ? "request_rate" : "max_concurrency"), bar,
+                          number(summary, speed), axis);
   }
   return text;
 }

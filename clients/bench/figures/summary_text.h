@@ -29,6 +29,9 @@ std::string QuartilesText(const nlohmann::json& ratio);
 std::string SummaryText(const nlohmann::json& summary);
 // Formats the runs of a sweep as a table, a line each.
 std::string SweepText(const std::vector<nlohmann::json>& summaries);
+// Draws the runs of a sweep as a curve of its throughput against p50 and p99 of the calls' times: a
+// line each, the times on a logarithmic axis. Empty if no run was answered.
+std::string CurveText(const std::vector<nlohmann::json>& summaries);
 // Begins with "run 4 over run 3, ..." if the comparison holds the ids of stored runs.
 std::string ComparisonText(const nlohmann::json& comparison);
 

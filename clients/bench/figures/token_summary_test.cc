@@ -242,6 +242,27 @@ TEST(TokenSummaryTest, TextAndSweepHaveTheFigures) {
   EXPECT_THAT(SweepText({summary}), HasSubstr("3.25"));
 }
 
+TEST(CurveTextTest, ThroughputAgainstTimes) {
+  const auto run = [](int callers, double rate, double p50, double p99) {
+    return json{{"max_concurrency", callers},
+                {"request_throughput", rate},
+                {"median_e2el_ms", p50},
+                {"p99_e2el_ms", p99}};
+  };
+  json refused = run(4, 0, 0, 0);
+  refused["median_e2el_ms"] = refused["p99_e2el_ms"] = nullptr;
+  // The axis has 41 columns: 1 ms is the first, 100 ms the last, 10 ms the middle.
+  EXPECT_EQ(
+      CurveText({run(1, 500, 1, 10), run(2, 1000, 10, 100), refused}),
+      "   callers                            calls/s  e2el from 1 to 100 ms: o p50, x p99\n"
+      "         1  ##########                    500  o-------------------x\n"
+      "         2  ####################         1000                      o-------------------x\n"
+      "         4                                  0  \n");
+  EXPECT_THAT(CurveText({run(1, 500, 3, 3)}), HasSubstr("500  o\n")) << "one time alone";
+  EXPECT_EQ(CurveText({refused}), "");
+  EXPECT_EQ(CurveText({}), "");
+}
+
 TEST(TokenSummaryTest, TwoServersAreComparedByTheirTokens) {
   Interleaved slices{{Options().phases[0], 5}};
   for (int pair = 0; pair < 5; ++pair) {

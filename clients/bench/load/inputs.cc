@@ -370,4 +370,25 @@ absl::StatusOr<std::vector<client::InferRequest>> MakeRequests(
   return requests;
 }
 
+std::vector<std::string> AssumedSizes(const inference::ModelMetadataResponse& model,
+                                      const InputFlags& flags) {
+  std::vector<std::string> sentences;
+  for (const Metadata& input : model.inputs()) {
+    const std::string own = absl::StrCat(input.name(), "=");
+    const bool given = std::any_of(flags.shapes.begin(), flags.shapes.end(),
+                                   [&](const auto& text) { return text.rfind(own, 0) == 0; }) ||
+                       std::any_of(flags.values.begin(), flags.values.end(),
+                                   [&](const auto& text) { return text.rfind(own + "@", 0) == 0; });
+    const auto free = std::count_if(input.shape().begin(), input.shape().end(),
+                                    [](int64_t size) { return size < 0; });
+    if (given || free == 0) continue;
+    std::vector<std::string> shape;
+    for (int64_t size : input.shape()) shape.push_back(absl::StrCat(size < 0 ? 1 : size));
+    sentences.push_back(absl::StrCat("input \"", input.name(), "\" is ", Declared(input),
+                                     ": sizes that are not fixed are 1; for others give --shape ",
+                                     own, absl::StrJoin(shape, "x")));
+  }
+  return sentences;
+}
+
 }  // namespace athanor::bench

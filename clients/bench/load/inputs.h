@@ -37,6 +37,10 @@ absl::StatusOr<std::vector<client::InferRequest>> MakeRequests(
     const inference::ModelMetadataResponse& model, const std::string& version,
     const InputFlags& flags);
 
+// Returns a sentence for each size that neither the model nor a flag fixes, so that it is 1.
+std::vector<std::string> AssumedSizes(const inference::ModelMetadataResponse& model,
+                                      const InputFlags& flags);
+
 }  // namespace athanor::bench
 
 #endif  // ATHANOR_CLIENTS_BENCH_LOAD_INPUTS_H_

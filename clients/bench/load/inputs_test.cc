@@ -86,6 +86,19 @@ TEST(InputsTest, SizesThatNothingSaysAreOne) {
   }
 }
 
+TEST(InputsTest, SizesThatAreTakenForOneAreSaid) {
+  InputFlags flags;
+  const std::vector<std::string> sentences = AssumedSizes(Model(), flags);
+  ASSERT_EQ(sentences.size(), 2u);
+  EXPECT_THAT(sentences[0],
+              HasSubstr("input \"x\" is FP32[-1, 4]: sizes that are not fixed are 1"));
+  EXPECT_THAT(sentences[0], HasSubstr("--shape x=1x4"));
+  EXPECT_THAT(sentences[1], HasSubstr("--shape ids=1"));
+  flags.shapes = {"x=1x4"};
+  flags.values = {"ids=@ids.npy"};
+  EXPECT_TRUE(AssumedSizes(Model(), flags).empty());
+}
+
 TEST(InputsTest, AFileIsSentAsItIs) {
   client::Tensor ids{"i32", {3}, std::string(12, '\1')};
   const std::string path = testing::TempDir() + "/ids.npy";

@@ -188,8 +188,15 @@ def test_a_sweep_as_lines_at_the_address_of_the_environment(
     monkeypatch.setenv("ATHANOR_ADDRESS", address)
     done = bench("run", "--model=load", "--input=ids=0..9", "--duration=300ms", "--warmup=1",
                  "--concurrency=1,2", "--json")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    *lines, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["max_concurrent_requests"] for line in lines] == [1, 2]
+    for key in ("request_throughput", "median_e2el_ms", "p99_e2el_ms"):
+        assert [point[key] for point in last["sweep"]] == [line[key] for line in lines]
+    # What the model leaves open is 1, and said.
+    assert 'input "x" is FP32[-1, 4]: sizes that are not fixed are 1' in done.stderr
+    text = bench("run", "--model=load", "--input=ids=0..9", "--duration=300ms", "--warmup=1",
+                 "--concurrency=1,2", "--shape=x=1x4", "--shape=ids=1")
+    assert "o p50, x p99" in text.stdout and "not fixed" not in text.stderr
     assert all(line["completed"] > 0 and line["failed"] == 0 for line in lines)
     assert lines[0]["options"]["server"] == address
     assert bench("version").stdout.startswith("athanor-bench ")
