@@ -153,11 +153,11 @@ function replaceParts(page) {
       old.replaceWith(page.querySelector('[data-part=' + old.dataset.part + ']'));
     }
     for (const each of part(document, 'details')) each.open = open.has(each.dataset.key);
+    document.querySelector('main').dataset.shape = page.querySelector('main').dataset.shape;
+    before = null;
+    rates = new Map();
+    prepare();
   });
-  document.querySelector('main').dataset.shape = page.querySelector('main').dataset.shape;
-  before = null;
-  rates = new Map();
-  prepare();
 }
 
 function replaceCharts(page) {
@@ -181,28 +181,30 @@ async function get(name) {
 const drawnEvery = 10000;  // ms: a step of the charts
 let drawn = performance.now();
 
+// Reports whether the models may have another order now.
 async function redraw(status) {
   const changed = status.shape !== document.querySelector('main').dataset.shape;
-  if (!changed && performance.now() - drawn < drawnEvery) return;
+  if (!changed && performance.now() - drawn < drawnEvery) return false;
   drawn = performance.now();
   const page = new DOMParser().parseFromString(await (await get('.')).text(), 'text/html');
   if (page.querySelector('main').dataset.shape !== document.querySelector('main').dataset.shape) {
     replaceParts(page);
   } else {
     replaceCharts(page);
-    arrange();
   }
+  return true;
 }
 
 async function refresh() {
   const live = document.getElementById('live');
   try {
     const status = await (await get('status.json')).json();
-    await redraw(status);
+    const anew = await redraw(status);
     // A model may have come between the two answers; the next round has it.
     if (status.shape === document.querySelector('main').dataset.shape) {
       show(status);
       showRates(status, performance.now());
+      if (anew) arrange();
     }
     write(live, 'live');
     live.classList.remove('stale');
