@@ -287,7 +287,7 @@ TEST(ServerTest, MetricsOfCalls) {
   EXPECT_GE(sum("athanor_queue_seconds"), sum("athanor_stall_seconds"));
   EXPECT_GE(sum("athanor_request_seconds"),
             sum("athanor_queue_seconds") + sum("athanor_exec_seconds"));
-  EXPECT_THAT(Page(test, "/"), HasSubstr("&lt;script&gt;&quot;\\</p>"));
+  EXPECT_THAT(Page(test, "/"), HasSubstr("&lt;script&gt;&quot;\\ <span"));
   EXPECT_THAT(Page(test, "/status.json"), HasSubstr("\"name\":\"<script>\\\"\\\\\""));
 }
 

@@ -44,6 +44,11 @@ td.text { text-align: left; white-space: normal; max-width: 800px; }
 svg { width: 100%; height: auto; display: block; }
 svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 svg text.title { fill: var(--ink); font-size: 14px; }
+@media (max-width: 560px) {
+  .plots { overflow-x: auto; }
+  .plots svg { min-width: 520px; }
+  svg text { font-size: 14px; } svg text.title { font-size: 16px; }
+}
 .grid { stroke: var(--grid); stroke-width: 1; }
 .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .dashed { stroke-dasharray: 3 4; stroke-width: 1.5; opacity: 0.8; }
