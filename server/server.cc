@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/access/access.h"
+#include "server/access/rpcs.h"
 #include "server/base/log.h"
 #include "server/base/work_queue.h"
 #include "server/calls/stream_writer.h"
@@ -34,6 +35,7 @@
 #include "server/rest/rest_error.h"
 #include "server/rest/routes.h"
 #include "server/rpc/cache/cache_service.h"
+#include "server/rpc/call.h"
 #include "server/rpc/compile/compile_service.h"
 #include "server/rpc/generate/generate_service.h"
 #include "server/rpc/health_service.h"
@@ -72,9 +74,12 @@ absl::Status FindCaller(const Access& access, const Route& route, HttpExchange* 
   if (header != nullptr && token.empty() && route.role == Role::kMonitor) {
     token = BasicPassword(*header);
   }
-  ASSIGN_OR_RETURN(
-      Caller caller,
-      access.Admit({route.role}, absl::StrCat(request.method, " ", route.path), token));
+  // Browsers show a certificate whichever site asks, and tell it when they send something: only a
+  // page may be had with it then.
+  const bool another_site = request.Header("Origin") != nullptr && route.role != Role::kMonitor;
+  ASSIGN_OR_RETURN(Caller caller,
+                   access.Admit({route.role}, absl::StrCat(request.method, " ", route.path), token,
+                                another_site ? nullptr : request.certificate.get()));
   if (!caller.name().empty()) exchange->set_client(caller.name());
   exchange->set_caller(std::move(caller));
   return absl::OkStatus();
@@ -122,6 +127,21 @@ struct Server::Network {
   HttpThreads* StartedHttpThreads() {
     if (!http_threads.has_value()) http_threads.emplace();
     return &*http_threads;
+  }
+
+  // Refuses those who may not call before their messages are read.
+  void JudgeHeaders(ServerCore& core) {
+    const auto judge = [&core](const std::string& method) -> JudgeHeader {
+      if (RpcNamed(method).roles.empty()) return nullptr;
+      return [&core, method](grpc::CallbackServerContext& context) {
+        return EndCall(method, context, MayCall(core, context, method));
+      };
+    };
+    inference.JudgeHeaders(inference::GRPCInferenceService::service_full_name(), judge);
+    models.JudgeHeaders(v1::ModelService::service_full_name(), judge);
+    compile.JudgeHeaders(v1::CompileService::service_full_name(), judge);
+    cache.JudgeHeaders(v1::CacheService::service_full_name(), judge);
+    generate.JudgeHeaders(v1::GenerateService::service_full_name(), judge);
   }
 
   std::shared_ptr<TlsCertificate> tls;  // null without TLS
@@ -204,7 +224,8 @@ absl::Status Server::ReadCertificate() {
     network_->credentials = grpc::InsecureServerCredentials();
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(network_->tls, TlsCertificate::Load(options.tls_cert, options.tls_key));
+  ASSIGN_OR_RETURN(network_->tls,
+                   TlsCertificate::Load(options.tls_cert, options.tls_key, options.tls_client_ca));
   network_->credentials = TlsCredentials(network_->tls);
   return network_->credentials == nullptr
              ? absl::InternalError("gRPC did not make credentials of the certificate and the key")
@@ -238,6 +259,7 @@ absl::Status Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              static_cast<int>(options.max_connection_calls));
   SetKeepalive(options.keepalive_ms, &builder);
+  if (!core_->access().open()) network_->JudgeHeaders(*core_);
   builder.RegisterService(&network_->inference);
   builder.RegisterService(&network_->models);
   builder.RegisterService(&network_->compile);

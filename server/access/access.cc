@@ -16,6 +16,12 @@ namespace {
 
 constexpr char kWantsToken[] =
     "this server asks who calls: send a token, as authorization: Bearer TOKEN";
+constexpr char kOrCertificate[] = ", or show a client certificate";
+
+const Identity& Nobody() {
+  static const auto* const nobody = new Identity();
+  return *nobody;
+}
 
 }  // namespace
 
@@ -42,8 +48,11 @@ Caller& Caller::operator=(Caller&& other) noexcept {
 }
 
 const std::string& Caller::name() const {
-  static const auto* const kNobody = new std::string();
-  return identity_ == nullptr ? *kNobody : identity_->name;
+  return identity_ == nullptr ? Nobody().name : identity_->name;
+}
+
+const std::string& Caller::cache_group() const {
+  return identity_ == nullptr ? Nobody().cache_group : identity_->cache_group;
 }
 
 bool Caller::Sees(absl::string_view model) const {
@@ -68,8 +77,9 @@ int64_t Caller::max_models() const {
   return identity_ == nullptr ? 0 : identity_->quotas.max_models;
 }
 
-absl::StatusOr<std::unique_ptr<Access>> Access::Open(Source source, std::string file) {
-  std::unique_ptr<Access> access(new Access(source, std::move(file)));
+absl::StatusOr<std::unique_ptr<Access>> Access::Open(Source source, std::string file,
+                                                     bool certificates) {
+  std::unique_ptr<Access> access(new Access(source, std::move(file), certificates));
   RETURN_IF_ERROR(access->Reload());
   return access;
 }
@@ -81,36 +91,52 @@ Identities::Ptr Access::identities() const {
   return identities_;
 }
 
-absl::StatusOr<Caller> Access::Admit(Roles wanted, absl::string_view what,
-                                     absl::string_view token) const {
+absl::StatusOr<std::shared_ptr<const Identity>> Access::Find(
+    Roles wanted, absl::string_view what, absl::string_view token,
+    const PeerCertificate* certificate) const {
+  if (open()) return nullptr;
+  if (token.empty() && certificate == nullptr) {
+    if (wanted.empty()) return nullptr;
+    return absl::UnauthenticatedError(
+        absl::StrCat(kWantsToken, certificates_ == nullptr ? "" : kOrCertificate));
+  }
+  const Identities::Ptr known = identities();
+  absl::StatusOr<std::shared_ptr<const Identity>> found =
+      token.empty() ? known->OfCertificate(*certificate, absl::Now())
+                    : known->OfToken(token, absl::Now());
+  if (wanted.empty()) return found.ok() ? *std::move(found) : nullptr;
+  if (!found.ok() || wanted.Admit((*found)->roles)) return found;
+  return absl::PermissionDeniedError(
+      absl::StrCat((*found)->name, " has the roles ", (*found)->roles.Text(), "; ", what,
+                   " needs one of ", wanted.Text(), wanted.Has(Role::kAdmin) ? "" : ", admin"));
+}
+
+absl::StatusOr<Caller> Access::Admit(Roles wanted, absl::string_view what, absl::string_view token,
+                                     const PeerCertificate* certificate) const {
   if (open()) return Caller::Anybody();
-  if (token.empty()) {
-    if (wanted.empty()) return Caller();
-    return absl::UnauthenticatedError(kWantsToken);
-  }
-  absl::StatusOr<std::shared_ptr<const Identity>> found = identities()->OfToken(token, absl::Now());
-  if (wanted.empty()) return Caller(found.ok() ? *std::move(found) : nullptr, false);
-  if (!found.ok()) return found.status();
-  const std::shared_ptr<const Identity>& identity = *found;
-  if (!wanted.Admit(identity->roles)) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(identity->name, " has the roles ", identity->roles.Text(), "; ", what,
-                     " needs one of ", wanted.Text(), wanted.Has(Role::kAdmin) ? "" : ", admin"));
-  }
+  ASSIGN_OR_RETURN(std::shared_ptr<const Identity> identity,
+                   Find(wanted, what, token, certificate));
+  if (wanted.empty()) return Caller(std::move(identity), false);
   RETURN_IF_ERROR(
       identity->use->BeginCall(identity->name, identity->quotas, IdentityUse::Clock::now()));
-  return Caller(identity, true);
+  return Caller(std::move(identity), true);
+}
+
+absl::StatusOr<Identities::Ptr> Access::Read() const {
+  ASSIGN_OR_RETURN(const std::string text, ReadAuthFile(flag(), file_));
+  if (source_ == Source::kKeys) return Identities::ParseKeys(flag(), file_, text);
+  ASSIGN_OR_RETURN(Identities::Ptr now, Identities::Parse(flag(), file_, text));
+  if (now->certificates() == 0 || certificates_ != nullptr) return now;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag(), "=", file_,
+                   ": names certificates, but the server asks clients for none; give "
+                   "--tls_client_ca, the certificates of their authority"));
 }
 
 absl::Status Access::Reload() {
   if (open()) return absl::OkStatus();
   const Stamp stamp = StampNow();  // first: what comes behind is read the next time
-  const auto read = [this]() -> absl::StatusOr<Identities::Ptr> {
-    ASSIGN_OR_RETURN(const std::string text, ReadAuthFile(flag(), file_));
-    return source_ == Source::kKeys ? Identities::ParseKeys(flag(), file_, text)
-                                    : Identities::Parse(flag(), file_, text);
-  };
-  absl::StatusOr<Identities::Ptr> now = read();
+  absl::StatusOr<Identities::Ptr> now = Read();
   MutexLock lock(mu_);
   read_ = stamp;
   if (!now.ok()) return now.status();
@@ -131,7 +157,9 @@ void Access::ReloadIfChanged() {
     return;
   }
   const Identities::Ptr now = identities();
-  LogInfo("identities read", {{"identities", now->size()}, {"tokens", now->tokens()}});
+  LogInfo("identities read", {{"identities", now->size()},
+                              {"tokens", now->tokens()},
+                              {"certificates", now->certificates()}});
 }
 
 Access::Stamp Access::StampNow() const {

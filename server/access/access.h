@@ -20,6 +20,7 @@
 #include "deploy/bazel/libs/mutex.h"
 #include "server/access/identities.h"
 #include "server/access/role.h"
+#include "server/net/peer_certificate.h"
 
 namespace athanor {
 
@@ -40,6 +41,9 @@ class Caller {
   void End();
   // Returns the identity's name; "" if there is none.
   const std::string& name() const;
+  // Callers of another group share no computed beginnings of prompts with it; "" if there is none.
+  const std::string& cache_group() const;
+  bool administers() const { return identity_ != nullptr && identity_->roles.Has(Role::kAdmin); }
   // PERMISSION_DENIED, whether or not there is such a model; UNAUTHENTICATED if nobody is known.
   absl::Status MayUse(absl::string_view model) const;
   bool Sees(absl::string_view model) const;
@@ -65,16 +69,27 @@ class Access {
 
   // Admits everybody.
   Access() = default;
-  // INVALID_ARGUMENT: see Identities.
-  static absl::StatusOr<std::unique_ptr<Access>> Open(Source source, std::string file);
+  // `certificates`: clients are asked for certificates. INVALID_ARGUMENT: see Identities; or the
+  // file names certificates, but clients are asked for none.
+  static absl::StatusOr<std::unique_ptr<Access>> Open(Source source, std::string file,
+                                                      bool certificates = false);
 
   // Reports whether everybody is admitted to everything.
   bool open() const { return file_.empty(); }
 
-  // Admits a call. `what` names it in errors. `token` is "" if there is none. Public calls
-  // (`wanted` is empty) are admitted whatever the token. Otherwise UNAUTHENTICATED,
-  // PERMISSION_DENIED, or RESOURCE_EXHAUSTED with RetryAfter (use.h).
-  absl::StatusOr<Caller> Admit(Roles wanted, absl::string_view what, absl::string_view token) const;
+  // Admits a call. `what` names it in errors. `token` is "" if there is none; if there is one, it
+  // alone says who calls, and the certificate (null: none) does not. Public calls (`wanted` is
+  // empty) are admitted whatever they show. Otherwise UNAUTHENTICATED,
+  // PERMISSION_DENIED, or RESOURCE_EXHAUSTED with RetryAfter (server/base/retry_after.h).
+  absl::StatusOr<Caller> Admit(Roles wanted, absl::string_view what, absl::string_view token,
+                               const PeerCertificate* certificate = nullptr) const;
+  // Finds out what Admit would say of the caller, but for its quotas; counts nothing.
+  absl::Status MayCall(Roles wanted, absl::string_view what, absl::string_view token,
+                       const PeerCertificate* certificate = nullptr) const {
+    return Find(wanted, what, token, certificate).status();
+  }
+  // Knows the certificates of gRPC's clients; null if this server asks clients for none.
+  PeerCertificates* certificates() const { return certificates_.get(); }
 
   // Reads the file again. If it is wrong, keeps what was read before. Calls that run go on.
   absl::Status Reload();
@@ -85,13 +100,22 @@ class Access {
   // Tells whether a file was changed or replaced.
   using Stamp = std::tuple<uint64_t, uint64_t, int64_t, int64_t, int64_t>;
 
-  Access(Source source, std::string file) : source_(source), file_(std::move(file)) {}
+  Access(Source source, std::string file, bool certificates)
+      : source_(source),
+        file_(std::move(file)),
+        certificates_(certificates ? std::make_unique<PeerCertificates>() : nullptr) {}
+  absl::StatusOr<Identities::Ptr> Read() const;
+  // Returns who calls; null if that need not be known. Errors are Admit's, but for quotas.
+  absl::StatusOr<std::shared_ptr<const Identity>> Find(Roles wanted, absl::string_view what,
+                                                       absl::string_view token,
+                                                       const PeerCertificate* certificate) const;
   Stamp StampNow() const;
   absl::string_view flag() const;
   Identities::Ptr identities() const;
 
   const Source source_ = Source::kIdentities;
   const std::string file_;
+  const std::unique_ptr<PeerCertificates> certificates_;
   mutable Mutex mu_;
   Identities::Ptr identities_ ABSL_GUARDED_BY(mu_);
   Stamp read_ ABSL_GUARDED_BY(mu_){};  // of the file that was read last, right or wrong

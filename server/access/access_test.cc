@@ -106,6 +106,126 @@ TEST_F(AccessTest, ModelsByPattern) {
   EXPECT_TRUE(access_->Admit({Role::kInfer}, "ModelInfer", "x-token")->MayUse("any").ok());
 }
 
+// Returns a certificate with these names, valid for an hour around now.
+PeerCertificate Certificate(std::vector<std::string> names) {
+  const absl::Time now = absl::Now();
+  return {std::move(names), now - absl::Minutes(30), now + absl::Minutes(30)};
+}
+
+class CertificatesTest : public AccessTest {
+ protected:
+  void SetUp() override {
+    Write(IdentityText("both", "roles = infer\nmodels = a/*\ncertificate = dns:both.test") +
+          "[alone]\ncertificate = uri:spiffe://test/alone\ncertificate = dns:Alone.Test\n"
+          "roles = admin\n");
+    access_ = Access::Open(Access::Source::kIdentities, file_, /*certificates=*/true).value();
+  }
+  absl::StatusOr<Caller> Show(const PeerCertificate& certificate, const std::string& token = "") {
+    return access_->Admit({Role::kInfer}, "the call", token, &certificate);
+  }
+};
+
+TEST_F(CertificatesTest, NameTheirIdentity) {
+  EXPECT_EQ(Show(Certificate({"sha256:00", "dns:both.test"}))->name(), "both");
+  EXPECT_EQ(Show(Certificate({"uri:spiffe://test/alone", "dns:alone.test"}))->name(), "alone");
+  const absl::Status unknown = Show(Certificate({"sha256:00", "subject:CN=x\n"})).status();
+  EXPECT_TRUE(absl::IsUnauthenticated(unknown));
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("(sha256:00, subject:CN=x\\n) is that of none of this server's"));
+  const absl::Status two = Show(Certificate({"dns:both.test", "dns:alone.test"})).status();
+  EXPECT_TRUE(absl::IsUnauthenticated(two));
+  EXPECT_THAT(std::string(two.message()), HasSubstr("is that of both and that of alone"));
+  EXPECT_THAT(std::string(Try({Role::kInfer}, "").message()),
+              HasSubstr("Bearer TOKEN, or show a client certificate"));
+  const PeerCertificate both = Certificate({"dns:both.test"});
+  EXPECT_TRUE(absl::IsPermissionDenied(Show(both)->MayUse("b/m")));
+  EXPECT_TRUE(absl::IsPermissionDenied(access_->Admit({Role::kUpload}, "u", "", &both).status()));
+}
+
+// A token says who calls, also where a certificate would say somebody else.
+TEST_F(CertificatesTest, TokensComeFirst) {
+  EXPECT_EQ(Show(Certificate({"dns:alone.test"}), "both-token")->name(), "both");
+  EXPECT_TRUE(absl::IsUnauthenticated(Show(Certificate({"dns:alone.test"}), "wrong").status()));
+  const PeerCertificate certificate = Certificate({"dns:alone.test"});
+  EXPECT_EQ(access_->Admit({}, "ServerLive", "", &certificate)->name(), "alone");
+  EXPECT_EQ(access_->Admit({}, "ServerLive", "wrong", &certificate)->name(), "");
+}
+
+// TLS checks times when the connection begins, which may be long ago.
+TEST_F(CertificatesTest, TimesAreCheckedWithEachCall) {
+  PeerCertificate certificate = Certificate({"dns:alone.test"});
+  certificate.until = absl::Now() - absl::Seconds(1);
+  EXPECT_THAT(std::string(Show(certificate).status().message()),
+              HasSubstr("the client certificate of alone has expired, on 20"));
+  certificate = Certificate({"dns:alone.test"});
+  certificate.from = absl::Now() + absl::Minutes(1);
+  EXPECT_THAT(std::string(Show(certificate).status().message()),
+              HasSubstr("of alone is not valid yet, until 20"));
+}
+
+TEST_F(CertificatesTest, AreRevokedByTheFile) {
+  const PeerCertificate certificate = Certificate({"dns:alone.test"});
+  auto running = Show(certificate);
+  ASSERT_TRUE(running.ok());
+  Write(IdentityText("alone", "roles = admin"));
+  access_->ReloadIfChanged();
+  EXPECT_TRUE(absl::IsUnauthenticated(Show(certificate).status()));
+  EXPECT_TRUE(running->MayUse("m").ok()) << "calls that run go on";
+}
+
+TEST_F(CertificatesTest, NeedTheServerToAsk) {
+  const auto opened = Access::Open(Access::Source::kIdentities, file_);
+  EXPECT_TRUE(absl::IsInvalidArgument(opened.status()));
+  EXPECT_THAT(std::string(opened.status().message()), HasSubstr("give --tls_client_ca"));
+}
+
+// Whoever reads half of a file, or one that is written in place, goes on with what was read.
+TEST_F(AccessTest, HalfWrittenFilesAreRefusedWhole) {
+  InitLog("error", "text");
+  const std::string whole = IdentityText("i", "roles = infer\nmodels = *") +
+                            IdentityText("last", "roles = infer\nmodels = *");
+  Open(whole);
+  for (size_t bytes = 0; bytes < whole.size() - 1; ++bytes) {
+    Write(whole.substr(0, bytes));
+    const absl::Status read = access_->Reload();
+    // Some halves are whole files: of the first identity alone, or with a shorter pattern.
+    EXPECT_TRUE(read.ok() || absl::IsInvalidArgument(read)) << bytes;
+    EXPECT_TRUE(Try({Role::kInfer}, "i-token").ok()) << bytes;
+  }
+}
+
+// A limit of calls at once holds whatever the threads and however often the file is read.
+TEST_F(AccessTest, QuotasHoldUnderThreads) {
+  const std::string text = IdentityText("i", "roles = infer\nmodels = *\nconcurrent_calls = 3");
+  Open(text);
+  std::atomic<int> inside = 0, most = 0, admitted = 0;
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 8; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        auto caller = access_->Admit({Role::kInfer}, "a", "i-token");
+        if (!caller.ok()) continue;
+        ++admitted;
+        const int now = ++inside;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        }
+        --inside;
+      }
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    Write(text + absl::StrCat("# ", i, "\n"));
+    access_->ReloadIfChanged();
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_LE(most, 3);
+  EXPECT_GT(admitted, 0);
+  std::vector<absl::StatusOr<Caller>> held;
+  for (int i = 0; i < 3; ++i) held.push_back(access_->Admit({Role::kInfer}, "a", "i-token"));
+  for (const auto& each : held) EXPECT_TRUE(each.ok()) << "every call that ended is counted off";
+  EXPECT_TRUE(absl::IsResourceExhausted(Try({Role::kInfer}, "i-token")));
+}
+
 TEST_F(AccessTest, CallersCountAsLongAsTheyAre) {
   Open(IdentityText("i", "roles = infer\nmodels = *\nconcurrent_calls = 1"));
   {

@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "deploy/bazel/libs/sha256.h"
 
 namespace athanor {
@@ -26,6 +27,17 @@ constexpr size_t kTokenBytes = 32;
 // Takes as long whichever byte differs.
 bool Same(const std::string& a, const std::string& b) {
   return CRYPTO_memcmp(a.data(), b.data(), kSha256Bytes) == 0;
+}
+
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", time, absl::UTCTimeZone());
+}
+
+// Returns the certificate's names as messages show them: its maker chose them.
+std::string Shown(const PeerCertificate& certificate) {
+  constexpr size_t kMost = 300;
+  const std::string text = absl::CHexEscape(absl::StrJoin(certificate.names, ", "));
+  return absl::StrCat(text.substr(0, kMost), text.size() > kMost ? "..." : "");
 }
 
 }  // namespace
@@ -43,8 +55,35 @@ absl::StatusOr<std::shared_ptr<const Identity>> Identities::OfToken(absl::string
   const std::shared_ptr<const Identity>& identity = identities_[found->identity];
   if (now < found->until) return identity;
   return absl::UnauthenticatedError(
-      absl::StrCat("the token of ", identity->name, " has expired, on ",
-                   absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", found->until, absl::UTCTimeZone())));
+      absl::StrCat("the token of ", identity->name, " has expired, on ", TimeText(found->until)));
+}
+
+absl::StatusOr<std::shared_ptr<const Identity>> Identities::OfCertificate(
+    const PeerCertificate& certificate, absl::Time now) const {
+  const Identity* found = nullptr;
+  std::shared_ptr<const Identity> identity;
+  for (const std::string& name : certificate.names) {
+    const auto owner = owner_of_certificate_.find(name);
+    if (owner == owner_of_certificate_.end()) continue;
+    identity = identities_[owner->second];
+    if (found != nullptr && found != identity.get()) {
+      return absl::UnauthenticatedError(absl::StrCat("the client certificate (", Shown(certificate),
+                                                     ") is that of ", found->name, " and that of ",
+                                                     identity->name));
+    }
+    found = identity.get();
+  }
+  if (found == nullptr) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("the client certificate (", Shown(certificate),
+                     ") is that of none of this server's identities"));
+  }
+  if (now >= certificate.from && now < certificate.until) return identity;
+  const bool late = now >= certificate.until;
+  return absl::UnauthenticatedError(
+      absl::StrCat("the client certificate of ", identity->name,
+                   late ? " has expired, on " : " is not valid yet, until ",
+                   TimeText(late ? certificate.until : certificate.from)));
 }
 
 Identities::Ptr Identities::WithUseOf(const Identities& before, const Identities& now) {

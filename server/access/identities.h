@@ -17,10 +17,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/access/identity.h"
+#include "server/net/peer_certificate.h"
 
 namespace athanor {
 
@@ -31,8 +33,8 @@ class Identities {
   // Reads a file of at most 1 MiB: sections [NAME] with lines `key = value`, and comments that
   // begin with "#". Returns INVALID_ARGUMENT, with the flag, the file and the line, but never a
   // token, if anything is wrong: an unknown key or role, a value out of range, a key or an identity
-  // twice, a token of two identities, roles and quotas that contradict each other, an identity
-  // without a token or a role, no identity.
+  // twice, a token or certificate of two identities, roles and quotas that contradict each other,
+  // an identity without a role, or with neither token nor certificate, no identity.
   static absl::StatusOr<Ptr> Parse(absl::string_view flag, absl::string_view file,
                                    absl::string_view text);
   // Reads the simpler file of --openai_keys: a line NAME KEY for each key. Each name is an identity
@@ -46,6 +48,12 @@ class Identities {
                                                           absl::Time now) const;
 
   int64_t size() const { return static_cast<int64_t>(identities_.size()); }
+  // Finds whose certificate it is by its names. Returns UNAUTHENTICATED, with its names, if it is
+  // nobody's, is that of several, or is not valid at `now`, whenever the connection began.
+  absl::StatusOr<std::shared_ptr<const Identity>> OfCertificate(const PeerCertificate& certificate,
+                                                                absl::Time now) const;
+
+  int64_t certificates() const { return static_cast<int64_t>(owner_of_certificate_.size()); }
   int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
   // Has identities go on with the counts that those of the same name had in `before`.
   static Ptr WithUseOf(const Identities& before, const Identities& now);
@@ -60,6 +68,7 @@ class Identities {
 
   std::vector<std::shared_ptr<const Identity>> identities_;
   std::vector<Token> tokens_;
+  absl::flat_hash_map<std::string, int64_t> owner_of_certificate_;  // by PeerCertificate's names
 };
 
 // Reads at most 1 MiB. INVALID_ARGUMENT, with the flag and the file: it cannot be read, or is

@@ -108,7 +108,8 @@ TEST(IdentitiesTest, SaysWhatIsWrongAndWhere) {
 TEST(IdentitiesTest, RefusesContradictions) {
   const std::string token = absl::StrCat("token = ", kFirst, "\n");
   EXPECT_THAT(Wrong("[a]\n" + token), HasSubstr(":1: [a] has no roles"));
-  EXPECT_THAT(Wrong("[a]\nroles = infer\nmodels = *"), HasSubstr("has no token"));
+  EXPECT_THAT(Wrong("[a]\nroles = infer\nmodels = *"),
+              HasSubstr("has no token and no certificate"));
   EXPECT_THAT(Wrong("[a]\nroles = admin, infer\nmodels = *\n" + token),
               HasSubstr("admin has every role: give it alone"));
   EXPECT_THAT(Wrong("[a]\nroles = infer\n" + token), HasSubstr("has no models"));
@@ -116,6 +117,43 @@ TEST(IdentitiesTest, RefusesContradictions) {
   EXPECT_THAT(Wrong("[a]\nroles = admin\nmodels = *\n" + token), HasSubstr("do nothing"));
   EXPECT_THAT(Wrong(WithLines("upload_rate = 1MiB")), HasSubstr("but not the role upload"));
   EXPECT_THAT(Wrong(WithLines("max_models = 1")), HasSubstr("but not the role upload"));
+}
+
+TEST(IdentitiesTest, ReadsCertificates) {
+  const std::string digest(64, 'a');
+  const auto read = Parse(absl::StrCat(
+      "[a]\nroles = infer\nmodels = *\n", "certificate = subject:CN=a\\, b, O=c\n",
+      "certificate = dns:A.test\n[b]\nroles = admin\n", "certificate = sha256:", digest));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)->certificates(), 3);
+  EXPECT_EQ((*read)->tokens(), 0);
+  const auto owner = [&](const std::string& name) {
+    const auto found =
+        (*read)->OfCertificate({{name}, absl::InfinitePast(), absl::InfiniteFuture()}, absl::Now());
+    return found.ok() ? (*found)->name
+                      : std::string(absl::StatusCodeToString(found.status().code()));
+  };
+  EXPECT_EQ(owner("subject:CN=a\\, b, O=c"), "a");
+  EXPECT_EQ(owner("dns:a.test"), "a");
+  EXPECT_EQ(owner("sha256:" + digest), "b");
+  EXPECT_EQ(owner("uri:a.test"), "UNAUTHENTICATED");
+  EXPECT_THAT(Wrong(WithLines("certificate = a.test")),
+              HasSubstr(":5: certificate = \"a.test\": must be sha256:DIGEST, subject:DN"));
+  EXPECT_THAT(Wrong(WithLines("certificate = sha256:12")), HasSubstr("64 hexadecimal digits"));
+  EXPECT_THAT(Wrong(WithLines("certificate = dns:a\n[b]\ncertificate = dns:A")),
+              HasSubstr(":7: the certificate \"dns:A\" of b is that of a too"));
+}
+
+TEST(IdentitiesTest, CacheGroups) {
+  const auto read = Parse(
+      absl::StrCat(WithLines(""), "[b]\nroles = admin\ncache_group = all\n", "token = ", kSecond));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*(*read)->OfToken("first", absl::Now()))->cache_group, "a") << "its own";
+  EXPECT_EQ((*(*read)->OfToken("second", absl::Now()))->cache_group, "all");
+  EXPECT_THAT(Wrong(WithLines("cache_group = a b")),
+              HasSubstr("leave it out to share with nobody"));
+  EXPECT_THAT(Wrong("[a]\nroles = monitor\ncache_group = b\ntoken = " + std::string(kFirst)),
+              HasSubstr("has cache_group, but not the role infer"));
 }
 
 TEST(IdentitiesTest, NeverShowsWhatMayBeAToken) {

@@ -22,6 +22,8 @@ struct Identity {
   std::string name;
   Roles roles;
   std::vector<std::string> models;  // patterns of names
+  std::string
+      cache_group;  // within which beginnings of prompts are shared: its name, or a given one
   Quotas quotas;
   std::shared_ptr<IdentityUse> use = std::make_shared<IdentityUse>();
 

@@ -27,6 +27,7 @@ constexpr size_t kMostPattern = 1'024;
 constexpr size_t kMostPatterns = 256;
 // Each call is compared with all.
 constexpr size_t kMostTokens = 1'000;
+constexpr size_t kMostCertificates = 10'000;
 
 bool IsName(absl::string_view text) {
   return !text.empty() && text.size() <= kMostName &&
@@ -92,14 +93,16 @@ class IdentitiesBuilder {
   struct Draft {
     Identity identity;
     int line = 0;
-    size_t tokens = 0;
+    size_t proofs = 0;  // tokens and certificates
     std::set<std::string, std::less<>> keys;
   };
 
   absl::Status SetRoles(absl::string_view value);
   absl::Status SetModels(absl::string_view value);
+  absl::Status SetCacheGroup(absl::string_view value);
   absl::Status SetQuota(const QuotaRow& row, absl::string_view value);
   absl::Status AddToken(absl::string_view value);
+  absl::Status AddCertificate(absl::string_view value);
   absl::Status AddDigest(int64_t identity, std::string digest, absl::Time until);
   absl::Status Check(const Draft& draft) const;
 
@@ -108,6 +111,7 @@ class IdentitiesBuilder {
   std::vector<Draft> drafts_;
   std::vector<Identities::Token> tokens_;
   absl::flat_hash_map<std::string, int64_t> owner_of_;  // by digest
+  absl::flat_hash_map<std::string, int64_t> owner_of_certificate_;
 };
 
 absl::Status IdentitiesBuilder::Begin(absl::string_view name) {
@@ -122,23 +126,26 @@ absl::Status IdentitiesBuilder::Begin(absl::string_view name) {
   }
   drafts_.push_back({.line = line_});
   drafts_.back().identity.name = std::string(name);
+  drafts_.back().identity.cache_group = std::string(name);
   return absl::OkStatus();
 }
 
 absl::Status IdentitiesBuilder::Set(absl::string_view key, absl::string_view value) {
   if (drafts_.empty()) return Wrong("stands ahead of the first [NAME]");
   if (key == "token") return AddToken(value);
+  if (key == "certificate") return AddCertificate(value);
   if (!drafts_.back().keys.insert(std::string(key)).second) {
     return Wrong(Shown(key), " is there twice in [", drafts_.back().identity.name, "]");
   }
   if (key == "roles") return SetRoles(value);
   if (key == "models") return SetModels(value);
+  if (key == "cache_group") return SetCacheGroup(value);
   for (const QuotaRow& row : kQuotas) {
     if (key == row.key) return SetQuota(row, value);
   }
   return Wrong("unknown key ", Shown(key),
-               "; there are roles, models, token, calls_per_second, concurrent_calls, upload_rate, "
-               "max_models");
+               "; there are roles, models, token, certificate, cache_group, calls_per_second, "
+               "concurrent_calls, upload_rate, max_models");
 }
 
 absl::Status IdentitiesBuilder::SetRoles(absl::string_view value) {
@@ -168,6 +175,15 @@ absl::Status IdentitiesBuilder::SetModels(absl::string_view value) {
   }
   if (models.size() <= kMostPatterns) return absl::OkStatus();
   return Wrong(models.size(), " patterns of models; there may be ", kMostPatterns);
+}
+
+absl::Status IdentitiesBuilder::SetCacheGroup(absl::string_view value) {
+  if (!IsName(value)) {
+    return Wrong("cache_group = ", Shown(value), " is not a name of 1 to ", kMostName,
+                 " letters, digits, '-', '_' and '.'; leave it out to share with nobody");
+  }
+  drafts_.back().identity.cache_group = std::string(value);
+  return absl::OkStatus();
 }
 
 absl::Status IdentitiesBuilder::SetQuota(const QuotaRow& row, absl::string_view value) {
@@ -223,7 +239,23 @@ absl::Status IdentitiesBuilder::AddDigest(int64_t identity, std::string digest, 
   }
   if (tokens_.size() == kMostTokens) return Wrong("more than ", kMostTokens, " tokens");
   tokens_.push_back({std::move(digest), until, identity});
-  ++drafts_[identity].tokens;
+  ++drafts_[identity].proofs;
+  return absl::OkStatus();
+}
+
+absl::Status IdentitiesBuilder::AddCertificate(absl::string_view value) {
+  const absl::StatusOr<std::string> name = CertificateName(value);
+  if (!name.ok()) return Wrong("certificate = ", Shown(value), ": ", name.status().message());
+  const auto identity = static_cast<int64_t>(drafts_.size()) - 1;
+  const auto [owner, added] = owner_of_certificate_.emplace(*name, identity);
+  if (!added) {
+    return Wrong("the certificate ", Shown(value), " of ", drafts_[identity].identity.name,
+                 " is that of ", drafts_[owner->second].identity.name, " too");
+  }
+  if (owner_of_certificate_.size() > kMostCertificates) {
+    return Wrong("more than ", kMostCertificates, " certificates");
+  }
+  ++drafts_[identity].proofs;
   return absl::OkStatus();
 }
 
@@ -255,7 +287,7 @@ absl::Status IdentitiesBuilder::Check(const Draft& draft) const {
   };
   const Roles roles = identity.roles;
   if (roles.empty()) return wrong("has no roles; give infer, upload, monitor or admin");
-  if (draft.tokens == 0) return wrong("has no token, so nobody could be it");
+  if (draft.proofs == 0) return wrong("has no token and no certificate, so nobody could be it");
   if (roles.Has(Role::kAdmin) && roles.Text() != NameOf(Role::kAdmin)) {
     return wrong("has roles ", roles.Text(), ", but admin has every role: give it alone");
   }
@@ -265,6 +297,9 @@ absl::Status IdentitiesBuilder::Check(const Draft& draft) const {
   }
   if (!named && !identity.models.empty()) {
     return wrong("has models, which do nothing for the roles ", roles.Text());
+  }
+  if (identity.cache_group != identity.name && !Roles({Role::kInfer}).Admit(roles)) {
+    return wrong("has cache_group, but not the role infer");
   }
   for (const QuotaRow& row : kQuotas) {
     if (row.needs == Role::kNone || identity.quotas.*row.field == 0) continue;
@@ -283,6 +318,7 @@ absl::StatusOr<Identities::Ptr> IdentitiesBuilder::Finish() {
     made->identities_.push_back(std::make_shared<const Identity>(std::move(draft.identity)));
   }
   made->tokens_ = std::move(tokens_);
+  made->owner_of_certificate_ = std::move(owner_of_certificate_);
   return made;
 }
 

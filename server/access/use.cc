@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/cord.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {
 
 using Clock = IdentityUse::Clock;
 
-constexpr char kRetryAfter[] = "athanor.v1/retry_after_ms";
 constexpr std::chrono::milliseconds kCallsAtOnceRetry{100};
 
 Clock::duration TimeOf(int64_t amount, int64_t per_second) {
@@ -42,7 +40,7 @@ absl::Status IdentityUse::BeginCall(absl::string_view name, const Quotas& quotas
           absl::ResourceExhaustedError(absl::StrCat(name, " has made ", quotas.calls_per_second,
                                                     " calls in a second, the most it may make "
                                                     "(calls_per_second in --auth's file)")),
-          std::chrono::ceil<std::chrono::milliseconds>(early));
+          early);
     }
     calls_paid_ = paid;
   }
@@ -67,19 +65,6 @@ Clock::duration IdentityUse::TakeUpload(int64_t bytes, const Quotas& quotas,
 int64_t IdentityUse::calls() const {
   MutexLock lock(mu_);
   return calls_;
-}
-
-absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds after) {
-  const std::string text = absl::StrCat(after.count());
-  status.SetPayload(kRetryAfter, absl::Cord(absl::string_view(text)));
-  return status;
-}
-
-std::chrono::milliseconds RetryAfter(const absl::Status& status) {
-  const auto payload = status.GetPayload(kRetryAfter);
-  int64_t after = 0;
-  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &after)) return {};
-  return std::chrono::milliseconds(after);
 }
 
 }  // namespace athanor

@@ -48,10 +48,6 @@ class IdentityUse {
   Clock::time_point bytes_paid_ ABSL_GUARDED_BY(mu_) = Clock::time_point::min();
 };
 
-// Notes in a refusal when to come again. RetryAfter returns it; zero: none is noted.
-absl::Status WithRetryAfter(absl::Status status, std::chrono::milliseconds after);
-std::chrono::milliseconds RetryAfter(const absl::Status& status);
-
 }  // namespace athanor
 
 #endif  // ATHANOR_SERVER_ACCESS_USE_H_

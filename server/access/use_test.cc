@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {
@@ -83,13 +84,6 @@ TEST(IdentityUseTest, ManyThreads) {
   EXPECT_EQ(use.calls(), 0);
   EXPECT_LE(most, 3);
   EXPECT_GT(most, 0);
-}
-
-TEST(RetryAfterTest, IsKeptInTheStatus) {
-  EXPECT_EQ(RetryAfter(absl::OkStatus()), milliseconds(0));
-  EXPECT_EQ(RetryAfter(absl::ResourceExhaustedError("full")), milliseconds(0));
-  EXPECT_EQ(RetryAfter(WithRetryAfter(absl::ResourceExhaustedError("full"), milliseconds(250))),
-            milliseconds(250));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/log.h"
@@ -42,6 +43,30 @@ TEST(CallLogTest, RefusalsHideNoOtherFailures) {
   const std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_THAT(lines, HasSubstr("defect"));
   EXPECT_LT(lines.size(), 60'000u) << "lines of one code are limited";
+}
+
+TEST(CallLogTest, OneCallerHidesNoOther) {
+  InitLog("info", "text");
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 1'000; ++i) {
+    LogFailedCall({"r", "m", "p", "loud"}, absl::PermissionDeniedError("no"));
+  }
+  LogFailedCall({"r", "m", "p", "quiet"}, absl::PermissionDeniedError("no"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("client=quiet"));
+}
+
+TEST(CallLogTest, AdministratorsAreAllAudited) {
+  InitLog("info", "text");
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 1'000; ++i) {
+    LogAuditedCall({"r", "PinPlan", "p", "team"}, "m", /*always=*/false);
+  }
+  for (int i = 0; i < 100; ++i) {
+    LogAuditedCall({"r", "DeleteModel", "p", "ops"}, absl::StrCat("m", i), /*always=*/true);
+  }
+  const std::string lines = testing::internal::GetCapturedStderr();
+  for (int i = 0; i < 100; ++i) EXPECT_THAT(lines, HasSubstr(absl::StrCat("model=m", i, " ")));
+  EXPECT_LT(lines.size(), 60'000u);
 }
 
 }  // namespace

@@ -55,6 +55,10 @@ constexpr FlagRow kFlags[] = {
      "file with the server's certificate chain (PEM); empty: no TLS"},
     {"tls_key", FlagType::kString, &O::tls_key, 0, 0,
      "file with the private key of --tls_cert (PEM)"},
+    {"tls_client_ca", FlagType::kString, &O::tls_client_ca, 0, 0,
+     "file with the certificates of the authorities that sign those of clients (PEM); who shows "
+     "one "
+     "that --auth's file names needs no token; empty: ask clients for no certificate"},
     {"state_dir", FlagType::kString, &O::state_dir, 0, 0,
      "directory for models and tensors, used by one server at a time; empty: "
      "$XDG_STATE_HOME/athanor or ~/.local/state/athanor"},

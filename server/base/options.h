@@ -37,7 +37,8 @@ struct ServerOptions {
   bool insecure = false;
   std::string tls_cert;
   std::string tls_key;
-  std::string state_dir;  // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
+  std::string tls_client_ca;  // a file; empty: clients are asked for no certificate
+  std::string state_dir;      // empty: $XDG_STATE_HOME/athanor or ~/.local/state/athanor
   bool verify_weights = false;
   std::string model_repository;        // a folder; empty: none
   std::string model_control = "none";  // none, poll or explicit

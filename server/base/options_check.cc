@@ -121,6 +121,12 @@ absl::Status ValidateOptions(ServerOptions* options, const Environment& environm
   if (options->tls_cert.empty() != options->tls_key.empty()) {
     return absl::InvalidArgumentError("--tls_cert and --tls_key are given together");
   }
+  if (!options->tls_client_ca.empty() && (options->tls_cert.empty() || options->auth.empty())) {
+    return absl::InvalidArgumentError(
+        "--tls_client_ca needs --tls_cert and --tls_key, and --auth, whose file says who shows "
+        "which "
+        "certificate");
+  }
   RETURN_IF_ERROR(CheckAddresses(*options));
   RETURN_IF_ERROR(CheckModelRepository(*options));
   RETURN_IF_ERROR(CheckCollector(environment, &options->otlp_endpoint));

@@ -129,6 +129,10 @@ TEST(OptionsTest, ErrorsNameTheFlagAndItsSource) {
   EXPECT_THAT(Error({"--log_level=loud"}), HasSubstr("--log_level=loud"));
   EXPECT_THAT(Error({"--max_model_len=1"}), HasSubstr("must be 0 or at least 2"));
   EXPECT_THAT(Error({"--tls_cert=a.pem"}), HasSubstr("--tls_key"));
+  EXPECT_THAT(Error({"--tls_client_ca=a.pem"}), HasSubstr("--tls_client_ca needs --tls_cert"));
+  EXPECT_THAT(Error({"--tls_client_ca=a.pem", "--auth=a"}), HasSubstr("--tls_client_ca needs"));
+  EXPECT_THAT(Error({"--tls_client_ca=a.pem", "--tls_cert=c", "--tls_key=k"}),
+              HasSubstr("--tls_client_ca needs"));
   const std::string path = testing::TempDir() + "/bad.conf";
   std::ofstream(path) << "\nthreds = 3\n";
   EXPECT_THAT(Error({"--config", path}), HasSubstr("bad.conf:2: unknown setting 'threds'"));

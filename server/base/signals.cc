@@ -33,7 +33,8 @@ absl::string_view HelpOf(SignalUse use) {
     case SignalUse::kDrain:
       return "end: running requests finish within --drain";
     case SignalUse::kReload:
-      return "reads --tls_cert, --tls_key, --auth and --openai_keys again, and opens --log_file "
+      return "reads --tls_cert, --tls_key, --tls_client_ca, --auth and --openai_keys again, and "
+             "opens --log_file "
              "again";
     case SignalUse::kError:
       return "nothing: the write that it is for fails";

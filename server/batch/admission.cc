@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 
@@ -28,10 +30,18 @@ absl::Status Admission::CheckWait(const Ticket& ticket, const Ahead& ahead, doub
   // A burst waits longer because others run in between, but not more of its own client's work is
   // queued than if it were alone.
   if (wait <= most || apart <= runs) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrFormat(
-      "%s: the wait would be %.1f ms, more than the %.1f ms allowed (--max_queue_delay, or four "
-      "runs where these are longer); try again later",
-      ticket.model, wait / 1000, std::max(most, runs) / 1000));
+  const double allowed = std::max(most, runs);
+  return WithRetryAfter(
+      absl::ResourceExhaustedError(absl::StrFormat("%s: the wait would be %.1f ms, more than the "
+                                                   "%.1f ms allowed (--max_queue_delay, or four "
+                                                   "runs where these are longer); try again later",
+                                                   ticket.model, wait / 1000, allowed / 1000)),
+      Pause(wait - allowed));
+}
+
+std::chrono::microseconds Admission::Pause(double microseconds) {
+  constexpr double kMost = 1e9;
+  return std::chrono::microseconds(static_cast<int64_t>(std::clamp(microseconds, 0.0, kMost)));
 }
 
 absl::StatusOr<std::optional<std::string>> Admission::MakeRoom(const Ticket& ticket) const {
@@ -60,6 +70,10 @@ absl::StatusOr<std::optional<std::string>> Admission::MakeRoom(const Ticket& tic
                      " requests wait already, the most allowed (--max_queue); try again later"));
   }
   return most->first;
+}
+
+absl::Status Admission::Later(absl::Status refusal, const Ahead& ahead) const {
+  return WithRetryAfter(std::move(refusal), Pause(ahead.all / options_.threads));
 }
 
 absl::Status Admission::EvictedError(const std::string& model) const {

@@ -49,17 +49,22 @@ class Admission {
   void Remove(const Ticket& ticket);
   bool waits(const std::string& model) const { return held_.contains(model); }
 
-  // Returns RESOURCE_EXHAUSTED, with the numbers, if the predicted wait exceeds `max_delay`, which
-  // must be set. `cost`: predicted microseconds of the ticket's own run.
+  // Returns RESOURCE_EXHAUSTED, with the numbers and when to come again
+  // (server/base/retry_after.h), if the predicted wait exceeds `max_delay`, which must be set.
+  // `cost`: predicted microseconds of the ticket's own run.
   absl::Status CheckWait(const Ticket& ticket, const Ahead& ahead, double cost) const;
   // Returns the client whose newest request is to be refused to make room, nullopt if there is
   // room. RESOURCE_EXHAUSTED, with the numbers: the model's queue is full and no client has more
   // requests in it, or the client has its share of it.
   absl::StatusOr<std::optional<std::string>> MakeRoom(const Ticket& ticket) const;
+  // Notes in a refusal by MakeRoom, or in EvictedError, when the runs ahead of it will be done.
+  absl::Status Later(absl::Status refusal, const Ahead& ahead) const;
   // Returns the error of a request that was refused to make room.
   absl::Status EvictedError(const std::string& model) const;
 
  private:
+  static std::chrono::microseconds Pause(double microseconds);
+
   struct Held {  // waiting requests of one model, at all priorities
     int64_t requests = 0;
     absl::flat_hash_map<std::string, int64_t> by_client;

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/retry_after.h"
 #include "server/batch/run_paces.h"
 
 namespace athanor {
@@ -39,6 +40,17 @@ TEST(AdmissionTest, AClientAloneMayFillTheQueue) {
   const absl::Status full = admission.MakeRoom(Of("a")).status();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(full.message(), HasSubstr("m: 8 requests wait already"));
+}
+
+// What waits ahead is done then, by the measured pace of runs.
+TEST(AdmissionTest, RefusalsSayWhenToComeAgain) {
+  Admission admission({.max_queue = 1, .max_delay = microseconds(10'000), .threads = 2});
+  const Admission::Ahead ahead{.all = 60'000, .apart = 60'000};
+  EXPECT_EQ(RetryAfter(admission.CheckWait(Of("a"), ahead, 1'000)).count(), 20);
+  EXPECT_EQ(RetryAfter(admission.CheckWait(Of("a"), ahead, 6'000)).count(), 6) << "four runs";
+  EXPECT_EQ(RetryAfter(admission.Later(admission.EvictedError("m"), ahead)).count(), 30);
+  const Admission::Ahead forever{.all = 1e300, .apart = 1e300};
+  EXPECT_EQ(RetryAfter(admission.Later(admission.EvictedError("m"), forever)).count(), 60'000);
 }
 
 TEST(AdmissionTest, AmongOthersAClientHasItsShare) {

@@ -130,10 +130,11 @@ absl::Status RequestQueue::Admit(const Ticket& ticket) {
     if (options_.max_delay.count() > 0) {
       RETURN_IF_ERROR(admission_.CheckWait(ticket, AheadOf(ticket), paces_.Cost(ticket)));
     }
-    ASSIGN_OR_RETURN(const std::optional<std::string> client, admission_.MakeRoom(ticket));
-    if (client.has_value()) {
-      evicted = EraseNewest(ticket.model, *client);
-      refusal = admission_.EvictedError(ticket.model);
+    absl::StatusOr<std::optional<std::string>> client = admission_.MakeRoom(ticket);
+    if (!client.ok()) return admission_.Later(client.status(), AheadOf(ticket));
+    if (client->has_value()) {
+      evicted = EraseNewest(ticket.model, **client);
+      refusal = admission_.Later(admission_.EvictedError(ticket.model), AheadOf(evicted->ticket()));
     }
   }
   if (evicted != nullptr && evicted->Take()) evicted->Refuse(refusal);

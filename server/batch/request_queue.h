@@ -44,10 +44,11 @@ class RequestQueue {
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
-  // Decides whether a request may wait. Returns RESOURCE_EXHAUSTED, with the numbers, if the
-  // model's queue is full and no client has more requests in it, if the client has its share of it,
-  // or if the predicted wait exceeds `max_delay`. If the queue is full, refuses the newest request
-  // of the client with the most, for a client that has fewer.
+  // Decides whether a request may wait. Returns RESOURCE_EXHAUSTED, with the numbers and when to
+  // come again by the measured pace of runs (server/base/retry_after.h), if the model's queue is
+  // full and no client has more requests in it, if the client has its share of it, or if the
+  // predicted wait exceeds `max_delay`. If the queue is full, refuses the newest request of the
+  // client with the most, for a client that has fewer.
   absl::Status Admit(const Ticket& ticket);
   // Returns a context with a turn on the device if the request need not wait: no request of its
   // model waits, a context is free, and no others there go first. Otherwise returns an empty lease.

@@ -76,6 +76,7 @@ absl::Status Generation::Accept() {
                      ReadSettings(request, *version_->language_model(), caller_.arrived));
     input.sequence.deadline = std::min(input.sequence.deadline, caller_.deadline);
     input.sequence.client = caller_.client;
+    input.cache_group = caller_.cache_group;
     inputs_.push_back(std::move(input));
   }
   return absl::OkStatus();

@@ -29,7 +29,8 @@
 namespace athanor {
 
 struct GenerationCaller {
-  std::string client;  // whose share of the engine it counts for
+  std::string client;            // whose share of the engine it counts for
+  std::string cache_group = "";  // callers of another share no beginnings of prompts with it
   SequenceTime arrived = SequenceTime::clock::now();
   SequenceTime deadline = SequenceTime::max();
   std::shared_ptr<Trace> trace = nullptr;  // null: it is not recorded

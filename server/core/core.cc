@@ -14,7 +14,9 @@
 #include "absl/strings/str_join.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "runtime/cpu/cpus.h"
+#include "server/base/call_log.h"
 #include "server/base/log.h"
+#include "server/base/retry_after.h"
 #include "server/base/search_policy.h"
 #include "server/restore/restore.h"
 #include "server/tracing/make_tracer.h"
@@ -23,7 +25,7 @@ namespace athanor {
 namespace {
 
 constexpr int kInflateNice = 10;
-constexpr std::chrono::seconds kLookAtIdentities{1};
+constexpr std::chrono::seconds kLookAtIdentities{1}, kTellHeldBack{1};
 // When a call that found too many others may come again.
 constexpr std::chrono::milliseconds kRetryCall{100}, kRetryStream{1'000};
 // Held refusals may take at most one part in this many of --max_pending.
@@ -71,8 +73,11 @@ ServerCore::ServerCore(const ServerOptions& options, std::shared_ptr<CompileBack
       memory_return_({}, &ReturnMemory),
       ledger_(
           MemoryLimit(options), [this](int64_t bytes) { memory_return_.Freed(bytes); },
-          [this](int64_t bytes) {
-            metrics_.server().Count(Metric::kRefusals, Refusal::kMemory);
+          [this](HeldKind kind, int64_t bytes) {
+            // Steps try again and again for states: their engine counts.
+            if (kind != HeldKind::kStates) {
+              metrics_.server().Count(Metric::kRefusals, Refusal::kMemory);
+            }
             // Whoever is refused may ask again: kept blocks give way until then.
             if (registry_ != nullptr) registry_->language_models().AskRoom(bytes);
           }),
@@ -87,7 +92,8 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
   ASSIGN_OR_RETURN(CacheKeys keys, ReadCacheKeys(options));
   auto access = std::make_unique<Access>();
   if (!options.auth.empty()) {
-    ASSIGN_OR_RETURN(access, Access::Open(Access::Source::kIdentities, options.auth));
+    ASSIGN_OR_RETURN(access, Access::Open(Access::Source::kIdentities, options.auth,
+                                          /*certificates=*/!options.tls_client_ca.empty()));
   }
   Disk machine;
   RETURN_IF_ERROR(machine.MakeDirectory(options.state_dir));
@@ -144,6 +150,7 @@ absl::StatusOr<std::unique_ptr<ServerCore>> ServerCore::Create(
                                                        *core->requests_, core->ledger_}));
   }
   core->RestoreVersions();
+  core->TellHeldBack();
   if (core->repository_ != nullptr) core->repository_->Start();
   if (!core->access().open()) {
     core->identity_queue_ = std::make_unique<WorkQueue>("identities", 1);
@@ -198,6 +205,13 @@ void ServerCore::RestoreVersions() {
                               {"queued", report.queued},
                               {"old", old.size()},
                               {"ms", took.count()}});
+}
+
+void ServerCore::TellHeldBack() {
+  timer_.At(Timer::Clock::now() + kTellHeldBack, [this] {
+    LogHeldBack();
+    TellHeldBack();
+  });
 }
 
 void ServerCore::WatchIdentities() {

@@ -108,6 +108,7 @@ class ServerCore {
   void RestoreVersions();
   // Looks every second whether --auth's file has changed.
   void WatchIdentities();
+  void TellHeldBack();
 
   const ServerOptions options_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();

@@ -101,8 +101,8 @@ absl::StatusOr<Engine::Started> ThreadedEngine::Start(GenerateInput input,
   const SequenceTime arrived = Now();
   RETURN_IF_ERROR(CheckInput(input, options_.vocabulary, tokenizer_.get()));
   SequenceRequest& sequence = input.sequence;
-  // The pool is this engine's, and forgets where another signature comes: roots need none.
-  sequence.root = RootKey("", input.cache_salt);
+  // The pool is this engine's, and forgets where another signature comes: roots need none of it.
+  sequence.root = RootKey(input.cache_group, input.cache_salt);
   if (static_cast<int64_t>(sequence.prompt.size()) < options_.scheduler.max_model_len) {
     AddKeys(*sequence.root, sequence.prompt, options_.scheduler.block, &sequence.keys);
   }
@@ -198,6 +198,7 @@ void ThreadedEngine::Refuse(const EngineBook::Turn& turn, const absl::Status& st
   const SequenceId first = turn.step.tables.front();
   const bool begins = !lacking_.has_value() || lacking_->id != first;
   if (begins) lacking_ = {first, now};
+  if (begins && options_.refused) options_.refused();
   const bool waits = now - lacking_->since < options_.room_wait;
   bool alone = false;
   EndAll(book_->Refused(turn, status, waits, &alone), now);

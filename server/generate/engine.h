@@ -42,6 +42,9 @@ struct EngineOptions {
   // Reports whether others lack memory: then blocks that are kept for their contents give up
   // theirs. Called between two steps, must be short. Null: nobody does.
   std::function<bool()> lacks;
+  // Called when a step finds no memory for a block; once for a sequence that is alone, however
+  // often it tries again. Must be short. Null: nobody wants to know.
+  std::function<void()> refused;
   // The time for which a sequence that is alone waits for memory of a block: engines that were
   // asked for room give it between two of their steps, and requests end.
   SequenceTime::duration room_wait = std::chrono::seconds(5);
@@ -50,7 +53,7 @@ struct EngineOptions {
 // The engine makes the keys of the prompt's blocks: `sequence` needs none.
 struct GenerateInput {
   SequenceRequest sequence;
-  std::string cache_salt;  // inputs of different salt share no blocks
+  std::string cache_group, cache_salt;  // inputs share blocks where both are equal
   Sampling sampling;
   std::vector<std::string> stop;  // texts that end the sequence
   bool special_in_text = false;   // special tokens are written as text

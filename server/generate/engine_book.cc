@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "deploy/bazel/libs/status_macros.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 
@@ -27,7 +27,10 @@ void EngineBook::Tell() {
 absl::Status EngineBook::Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply) {
   MutexLock lock(mu_);
   if (closed_.has_value()) return *closed_;
-  RETURN_IF_ERROR(scheduler_.Add(id, std::move(request)));
+  if (absl::Status s = scheduler_.Add(id, std::move(request)); !s.ok()) {
+    // Each that ends lets one begin that waits, and so one more wait.
+    return absl::IsResourceExhausted(s) ? WithRetryAfter(std::move(s), between_ends_) : s;
+  }
   replies_[id] = std::move(reply);
   Tell();
   return absl::OkStatus();
@@ -77,7 +80,18 @@ std::vector<EngineBook::End> EngineBook::TakeEnds() {
                     ended.cached_tokens, ended.preemptions});
     replies_.erase(found);
   }
+  if (!ends.empty()) LearnEnds(static_cast<int64_t>(ends.size()));
   return ends;
+}
+
+void EngineBook::LearnEnds(int64_t ends) {
+  constexpr int kWeight = 8;
+  const SequenceTime now = SequenceTime::clock::now();
+  const SequenceTime before = std::exchange(last_end_, now);
+  if (before == SequenceTime()) return;
+  const SequenceTime::duration each = (now - before) / ends;
+  const bool first = between_ends_ == SequenceTime::duration::zero();
+  between_ends_ = first ? each : between_ends_ + (each - between_ends_) / kWeight;
 }
 
 void EngineBook::CountNew() {

@@ -34,7 +34,9 @@ class EngineBook final : public BlockRoom {
  public:
   explicit EngineBook(const EngineOptions& options);
 
-  // Lets a sequence wait for its turn; errors are Scheduler::Add's, or what Close was given.
+  // Lets a sequence wait for its turn; errors are Scheduler::Add's, or what Close was given. If too
+  // many wait, it says when to come again (server/base/retry_after.h): the time between ends
+  // lately.
   absl::Status Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply);
   SequenceId NewId();
   void Cancel(SequenceId id, const absl::Status& why);
@@ -97,6 +99,8 @@ class EngineBook final : public BlockRoom {
 
  private:
   std::vector<End> TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Learns that so many sequences have ended now.
+  void LearnEnds(int64_t ends) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells the thread that there is something new.
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts in the metrics what the scheduler has counted since the last call.
@@ -118,6 +122,8 @@ class EngineBook final : public BlockRoom {
   EngineView since_start_ ABSL_GUARDED_BY(mu_);   // what the scheduler does not know
   SchedulerCounts counted_ ABSL_GUARDED_BY(mu_);  // in the metrics
   std::string signature_ ABSL_GUARDED_BY(mu_);    // of the last step that was begun
+  SequenceTime last_end_ ABSL_GUARDED_BY(mu_);
+  SequenceTime::duration between_ends_ ABSL_GUARDED_BY(mu_){};  // moving average
   CondVar gave_room_;
   int64_t room_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // asked for since the last Next
   bool lacks_ ABSL_GUARDED_BY(mu_) = false;      // the thread itself: it has given all

@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/retry_after.h"
 #include "server/generate/engine_testing.h"
 #include "server/generate/reply.h"
 #include "server/text/tokens/detokenizer.h"
@@ -295,7 +296,9 @@ TEST_F(EngineTest, AtMostSoManyWait) {
   while (engine_->view().running == 0) std::this_thread::sleep_for(milliseconds(1));
   Client second(engine_.get(), Ask({2})), third(engine_.get(), Ask({3}));
   EXPECT_EQ(engine_->view().waiting, 2) << "while a step runs";
-  EXPECT_THAT(Refusal(Ask({4})), HasSubstr("RESOURCE_EXHAUSTED: 2 sequences"));
+  const absl::Status full = Hear(Ask({4})).end;
+  EXPECT_THAT(full.ToString(), HasSubstr("RESOURCE_EXHAUSTED: 2 sequences"));
+  EXPECT_GE(RetryAfter(full).count(), 1);
   go = true;
   for (Client* client : {&first, &second, &third}) EXPECT_TRUE(client->Listen().end.ok());
 }
@@ -501,11 +504,14 @@ TEST_F(EngineTest, WithoutMemoryForABlockSequencesGiveWay) {
 TEST_F(EngineTest, WhoeverIsAloneWaitsForMemory) {
   EngineOptions options = Small();
   options.room_wait = std::chrono::hours(1);
+  std::atomic<int> counted = 0;
+  options.refused = [&counted] { ++counted; };
   knobs_->most_committed = 2;
   Make(options);
   const GenerateInput input = Ask({1, 2, 3}, 20);
   Client waits(engine_.get(), input);
-  while (knobs_->refused < 3) std::this_thread::sleep_for(milliseconds(1));
+  while (knobs_->refused < 5) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(counted, 1) << "however often it tries";
   const EngineView view = engine_->view();
   EXPECT_EQ(view.running + view.waiting, 1);
   EXPECT_EQ(engine_->room().lock()->unused_bytes(), 0) << "it has given all";
@@ -598,13 +604,17 @@ TEST_F(EngineTest, ChoicesOfAPromptComputeItOnce) {
   EXPECT_EQ(engine_->view().prompt_tokens, 1009 + 7);
 }
 
-TEST_F(EngineTest, SaltKeepsPromptsApart) {
+// Whoever is of another group learns nothing of what others have sent, whatever salt it guesses.
+TEST_F(EngineTest, GroupAndSaltKeepPromptsApart) {
   Make(Large());
-  for (const char* salt : {"", "a", "b"}) {
-    for (int time : {0, 1}) {
-      GenerateInput input = Prefixed(3, 100, 1);
-      input.cache_salt = salt;
-      EXPECT_EQ(Hear(input).summary.cached_tokens, time * 96) << salt;
+  for (const char* group : {"", "team-a", "team-b"}) {
+    for (const char* salt : {"", "a", "b"}) {
+      for (int time : {0, 1}) {
+        GenerateInput input = Prefixed(3, 100, 1);
+        input.cache_group = group;
+        input.cache_salt = salt;
+        EXPECT_EQ(Hear(input).summary.cached_tokens, time * 96) << group << " " << salt;
+      }
     }
   }
 }

@@ -23,6 +23,13 @@ asio::ip::tcp ProtocolOf(int fd) {
   return name.ss_family == AF_INET6 ? asio::ip::tcp::v6() : asio::ip::tcp::v4();
 }
 
+std::vector<asio::const_buffer> BuffersOf(const std::vector<absl::string_view>& pieces) {
+  std::vector<asio::const_buffer> buffers;
+  buffers.reserve(pieces.size());
+  for (const absl::string_view piece : pieces) buffers.emplace_back(piece.data(), piece.size());
+  return buffers;
+}
+
 void CloseSocket(Socket& socket, bool reset) {
   ClientStream::Error ignored;
   if (reset) socket.set_option(asio::socket_base::linger(true, 0), ignored);
@@ -43,11 +50,12 @@ class PlainStream final : public ClientStream {
   void Handshake(std::function<void(const Error&)> done) override {
     asio::post(socket_.get_executor(), [done = std::move(done)] { done({}); });
   }
+  std::shared_ptr<const PeerCertificate> Certificate() override { return nullptr; }
   void Read(const asio::mutable_buffer& buffer, Done done) override {
     socket_.async_read_some(buffer, std::move(done));
   }
-  void Write(const std::vector<asio::const_buffer>& pieces, Done done) override {
-    asio::async_write(socket_, pieces, std::move(done));
+  void Write(const std::vector<absl::string_view>& pieces, Done done) override {
+    asio::async_write(socket_, BuffersOf(pieces), std::move(done));
   }
   void EndWriting(std::shared_ptr<void>) override {
     Error ignored;
@@ -67,14 +75,18 @@ class TlsStream final : public ClientStream {
   void Handshake(std::function<void(const Error&)> done) override {
     stream_.async_handshake(asio::ssl::stream_base::server, std::move(done));
   }
+  std::shared_ptr<const PeerCertificate> Certificate() override {
+    X509* shown = SSL_get0_peer_certificate(stream_.native_handle());
+    return shown == nullptr ? nullptr : CertificateOfX509(shown);
+  }
   void Read(const asio::mutable_buffer& buffer, Done done) override {
     stream_.async_read_some(buffer, [done = std::move(done)](Error error, size_t bytes) {
       if (error == asio::ssl::error::stream_truncated) error = asio::error::eof;
       done(error, bytes);
     });
   }
-  void Write(const std::vector<asio::const_buffer>& pieces, Done done) override {
-    asio::async_write(stream_, pieces, std::move(done));
+  void Write(const std::vector<absl::string_view>& pieces, Done done) override {
+    asio::async_write(stream_, BuffersOf(pieces), std::move(done));
   }
   void EndWriting(std::shared_ptr<void> owner) override {
     // Ends once the client has ended its side too.

@@ -20,6 +20,9 @@
 #include <memory>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "server/net/peer_certificate.h"
+
 namespace athanor {
 
 class ClientStream {
@@ -33,10 +36,12 @@ class ClientStream {
   virtual ~ClientStream() = default;
 
   virtual void Handshake(std::function<void(const Error& error)> done) = 0;
+  // Returns the certificate that the client has shown and TLS has checked; null: none.
+  virtual std::shared_ptr<const PeerCertificate> Certificate() = 0;
   // Reads some bytes. An end of the stream without TLS's own is an end too (asio::error::eof).
   virtual void Read(const boost::asio::mutable_buffer& buffer, Done done) = 0;
   // Writes all. The bytes must stay where they are until then.
-  virtual void Write(const std::vector<boost::asio::const_buffer>& pieces, Done done) = 0;
+  virtual void Write(const std::vector<absl::string_view>& pieces, Done done) = 0;
   // Calls back, behind an end of the stream, once the client's side is closed altogether: it resets
   // what it is sent. Not if the socket is closed here.
   virtual void AwaitReset(std::function<void()> done) = 0;

@@ -46,6 +46,7 @@ struct HttpRequest {
   std::string body;
   std::string peer;  // as gRPC writes it: "ipv4:10.0.0.7:43210"
   HttpHeaders headers;
+  std::shared_ptr<const PeerCertificate> certificate = nullptr;  // null: the client showed none
 
   // Returns the first header of that name, in any case; null if there is none.
   const std::string* Header(absl::string_view name) const;

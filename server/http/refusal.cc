@@ -1,13 +1,10 @@
 #include "server/http/refusal.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/access/use.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {
@@ -23,15 +20,12 @@ constexpr Row kRows[] = {
     {absl::StatusCode::kUnavailable, 503},
 };
 
-HttpHeaders HeadersOf(int status, std::chrono::milliseconds after, bool browser) {
-  if (status == 401) {
+HttpHeaders HeadersOf(int number, const absl::Status& status, bool browser) {
+  if (number == 401) {
     return {
         {"WWW-Authenticate", browser ? "Basic realm=\"athanor\", charset=\"UTF-8\"" : "Bearer"}};
   }
-  if (status == 429 || status == 503) {
-    const auto seconds = std::chrono::ceil<std::chrono::seconds>(after);
-    return {{"Retry-After", absl::StrCat(std::max<int64_t>(1, seconds.count()))}};
-  }
+  if (number == 429 || number == 503) return {{"Retry-After", RetryAfterSeconds(status)}};
   return {};
 }
 
@@ -42,7 +36,13 @@ HttpRefusal RefusalOf(const absl::Status& status, bool browser) {
   for (const Row& row : kRows) {
     if (row.code == status.code()) number = row.status;
   }
-  return {number, std::string(status.message()), HeadersOf(number, RetryAfter(status), browser)};
+  return {number, std::string(status.message()), HeadersOf(number, status, browser)};
+}
+
+std::pair<std::string, std::string> BodyOf(const HttpRefusal& refusal, const ErrorBody& error_body,
+                                           absl::string_view path) {
+  if (error_body != nullptr) return error_body(refusal.status, refusal.message, path);
+  return {"text/plain; charset=utf-8", absl::StrCat(refusal.status, ": ", refusal.message, "\n")};
 }
 
 absl::Status StatusOf(const HttpRefusal& refusal) {
@@ -51,6 +51,29 @@ absl::Status StatusOf(const HttpRefusal& refusal) {
     if (row.status == refusal.status) code = row.code;
   }
   return absl::Status(code, absl::StrCat(refusal.status, ": ", refusal.message));
+}
+
+HttpRefusal TooLong(const Route& route) {
+  return {413, absl::StrCat("the body is longer than ", route.most_body, " bytes")};
+}
+
+std::variant<const Route*, HttpRefusal> JudgeHead(HttpExchange* exchange, bool http_1_0,
+                                                  std::optional<uint64_t> body_bytes,
+                                                  const HostNames& hosts, const Routes& routes,
+                                                  const Admit& admit) {
+  auto routed = RouteOf(exchange->request(), http_1_0, hosts, routes);
+  if (std::holds_alternative<HttpRefusal>(routed)) return routed;
+  const Route& route = *std::get<const Route*>(routed);
+  exchange->NoteRoute(route.path);
+  if (admit == nullptr) {
+    exchange->set_caller(Caller::Anybody());
+  } else if (const absl::Status admitted = admit(route, exchange); !admitted.ok()) {
+    return RefusalOf(admitted, /*browser=*/route.role == Role::kMonitor);
+  }
+  if (body_bytes.has_value() && std::cmp_greater(*body_bytes, route.most_body)) {
+    return TooLong(route);
+  }
+  return routed;
 }
 
 std::variant<const Route*, HttpRefusal> RouteOf(const HttpRequest& request, bool http_1_0,

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/access/use.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {

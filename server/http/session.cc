@@ -27,7 +27,6 @@ using Got = RequestReader::Got;
 constexpr size_t kSmallRead = size_t{4} << 10;
 constexpr size_t kBodyRead = size_t{16} << 10;
 constexpr size_t kMostDropped = size_t{16} << 20;  // behind a request that is refused
-constexpr int64_t kLeastBodyHeld = 4 << 10;        // counted of a body, however small
 
 class Session final : public HttpSession, public std::enable_shared_from_this<Session> {
  public:
@@ -73,13 +72,11 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   void Within(std::chrono::milliseconds time) { Until(Clock::now() + time); }
   void Until(Clock::time_point deadline);
   void Expire();
-  Clock::time_point BodyDeadline();
 
   void Read();
   void OnRead(const Error& error, size_t bytes);
   void Parse();
   bool OnHead();
-  bool Admit(const Route& route);
   bool HoldBody();
   void OnEnd();
   // Reports whether the client sends no more, and has sent nothing behind this request.
@@ -100,6 +97,7 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
   const std::string peer_;
   const ClientStream::Strand strand_;
   const std::unique_ptr<ClientStream> stream_;
+  std::shared_ptr<const PeerCertificate> certificate_;  // set by the handshake
   asio::steady_timer timer_;
   Phase phase_ = Phase::kHandshake;
   bool first_ = true;  // of the connection's requests
@@ -131,6 +129,7 @@ void Session::Open() {
   stream_->Handshake([self = shared_from_this()](const Error& error) {
     if (self->phase_ == Phase::kClosed) return;
     if (error) return self->Drop();
+    self->certificate_ = self->stream_->Certificate();
     self->phase_ = Phase::kIdle;
     self->Read();
   });
@@ -172,15 +171,6 @@ void Session::Expire() {
     default:
       return Drop();
   }
-}
-
-Clock::time_point Session::BodyDeadline() {
-  const HttpLimits& limits = setup_.limits;
-  if (limits.least_rate == 0) return Clock::now() + limits.body;
-  const double seconds =
-      static_cast<double>(reader_.body().size()) / static_cast<double>(limits.least_rate);
-  return body_began_ + limits.body +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 void Session::Read() {
@@ -248,9 +238,9 @@ bool Session::OnMore() {
     if (!first_) Within(setup_.limits.header);
   }
   if (phase_ != Phase::kBody) return true;
-  Until(BodyDeadline());
+  Until(BodyDeadline(setup_.limits, body_began_, reader_.body().size()));
   if (std::cmp_less_equal(reader_.body().size(), route_->most_body)) return true;
-  Refuse({413, absl::StrCat("the body is longer than ", route_->most_body, " bytes")});
+  Refuse(TooLong(*route_));
   return false;
 }
 
@@ -260,6 +250,7 @@ bool Session::OnHead() {
   first_ = false;
   HttpRequest request = std::move(reader_.head());
   request.peer = peer_;
+  request.certificate = certificate_;
   head_only_ = request.method == "HEAD";
   answering_ = false;
   framing_ = {.http_1_0 = reader_.http_1_0(), .closes = !reader_.keeps_alive()};
@@ -269,59 +260,30 @@ bool Session::OnHead() {
   exchange_ = asked_;
   in_call_ = true;
   setup_.calls->Begin(PortOfCall(peer_));
-  auto routed = RouteOf(asked_->request(), framing_.http_1_0, setup_.hosts, setup_.routes);
-  if (auto* refusal = std::get_if<HttpRefusal>(&routed)) {
+  const std::optional<uint64_t> bytes = reader_.body_bytes();
+  auto judged =
+      JudgeHead(asked_.get(), framing_.http_1_0, bytes, setup_.hosts, setup_.routes, setup_.admit);
+  if (auto* refusal = std::get_if<HttpRefusal>(&judged)) {
     Refuse(std::move(*refusal));
     return false;
   }
-  return Admit(*std::get<const Route*>(routed));
-}
-
-// Returns false if the request was refused.
-bool Session::Admit(const Route& route) {
-  route_ = &route;
-  asked_->NoteRoute(route.path);
-  if (setup_.admit == nullptr) {
-    asked_->set_caller(Caller::Anybody());
-  } else {
-    const absl::Status admitted = setup_.admit(route, asked_.get());
-    if (!admitted.ok()) {
-      Refuse(RefusalOf(admitted, /*browser=*/route.role == Role::kMonitor));
-      return false;
-    }
-  }
-  const std::optional<uint64_t> bytes = reader_.body_bytes();
-  if (bytes.has_value() && std::cmp_greater(*bytes, route.most_body)) {
-    Refuse({413, absl::StrCat("the body is longer than ", route.most_body, " bytes")});
-    return false;
-  }
+  route_ = std::get<const Route*>(judged);
   body_began_ = Clock::now();
   if (bytes == 0u) return true;
   if (!reading_) read_.resize(kBodyRead);
-  if (reader_.expects_continue() && reader_.held() == 0) {
-    SendContinue();
-  }
+  if (reader_.expects_continue() && reader_.held() == 0) SendContinue();
   return true;
 }
 
-// Reserves memory for what the next Advance may add to the body, in steps that double: never what
-// the client announces. Returns false if the request was refused.
+// Reserves memory for what the next Advance may add to the body. Returns false if the request was
+// refused.
 bool Session::HoldBody() {
   if (reader_.body_bytes() == 0u) return true;
   std::string& body = reader_.body();
-  const size_t need = body.size() + reader_.held();
-  ServerLedger::Reservation& memory = asked_->memory();
-  if (std::cmp_less_equal(need, memory.bytes())) return true;
-  const int64_t bytes =
-      std::max<int64_t>({kLeastBodyHeld, static_cast<int64_t>(need), 2 * memory.bytes()});
-  auto held = setup_.ledger->Reserve(HeldKind::kRequests, bytes, "a request's body");
-  if (!held.ok()) {
-    Refuse(RefusalOf(held.status()));
-    return false;
-  }
-  body.reserve(static_cast<size_t>(bytes));
-  memory = *std::move(held);
-  return true;
+  const absl::Status held =
+      athanor::HoldBody(*setup_.ledger, body.size() + reader_.held(), &body, &asked_->memory());
+  if (!held.ok()) Refuse(RefusalOf(held));
+  return held.ok();
 }
 
 void Session::OnWhole() {
@@ -347,12 +309,8 @@ void Session::Refuse(HttpRefusal refusal) {
   if (!in_body || !(reader_.whole() || reader_.body_bytes() == 0u)) framing_.closes = true;
   phase_ = Phase::kAnswer;
   Until(Clock::time_point::max());  // the request's time is over with it
-  std::pair<std::string, std::string> text = {
-      "text/plain; charset=utf-8", absl::StrCat(refusal.status, ": ", refusal.message, "\n")};
-  if (setup_.error_body != nullptr) {
-    const std::string path = asked_ != nullptr ? asked_->request().path : "";
-    text = setup_.error_body(refusal.status, refusal.message, path);
-  }
+  auto [type, text] =
+      BodyOf(refusal, setup_.error_body, asked_ != nullptr ? asked_->request().path : "");
   if (asked_ == nullptr) {
     // Nothing of the request is known but who sends it.
     head_only_ = false;
@@ -362,8 +320,7 @@ void Session::Refuse(HttpRefusal refusal) {
   }
   LogFailedRequest(*asked_, StatusOf(refusal));
   std::exchange(asked_, nullptr)
-      ->Answer(refusal.status, std::move(text.first), std::move(text.second),
-               std::move(refusal.more));
+      ->Answer(refusal.status, std::move(type), std::move(text), std::move(refusal.more));
   Read();
 }
 
@@ -381,15 +338,11 @@ void Session::Put(Piece piece) {
 
 void Session::WriteOut() {
   if (writing_ || outgoing_.empty()) return;
-  std::vector<asio::const_buffer> pieces;
-  for (const absl::string_view piece : outgoing_.Next()) {
-    pieces.emplace_back(piece.data(), piece.size());
-  }
   writing_ = true;
   // Who writes a stream has a limit of its own for clients that do not read, which comes first.
   const int times = framing_.length.has_value() ? 1 : 2;
   if (phase_ == Phase::kAnswer) Within(times * setup_.limits.write);
-  stream_->Write(pieces, [self = shared_from_this()](const Error& error, size_t written) {
+  stream_->Write(outgoing_.Next(), [self = shared_from_this()](const Error& error, size_t written) {
     self->OnWritten(error, written);
   });
 }

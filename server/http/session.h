@@ -11,13 +11,11 @@
 #ifndef ATHANOR_SERVER_HTTP_SESSION_H_
 #define ATHANOR_SERVER_HTTP_SESSION_H_
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
 
+#include "server/http/body_limits.h"
 #include "server/http/exchange.h"
 #include "server/http/host_names.h"
-#include "server/http/request_reader.h"
 #include "server/http/routes.h"
 #include "server/memory/server_ledger.h"
 #include "server/net/peers.h"
@@ -30,17 +28,6 @@ class io_context;
 namespace athanor {
 
 class Sessions;
-
-struct HttpLimits {
-  HeaderLimits head;
-  std::chrono::milliseconds header{10'000};  // for a request's header; at first, with the handshake
-  std::chrono::milliseconds idle{75'000};    // from an answer to the next request
-  // For a body, besides its bytes at `least_rate`; if that is 0, from one piece to the next.
-  std::chrono::milliseconds body{10'000};
-  int64_t least_rate = 8 << 10;             // bytes per second
-  std::chrono::milliseconds write{30'000};  // for a whole answer, or a piece of a stream
-  std::chrono::milliseconds linger{1'000};  // for the client to read the answer and close
-};
 
 // Holds what all sessions of a server share. Outlives them.
 struct SessionSetup {

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/bazel/libs/status_macros.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 
@@ -45,10 +46,12 @@ absl::Status ServerLedger::Hold(HeldKind kind, int64_t bytes, absl::string_view 
   int64_t held = used_.load(std::memory_order_relaxed);
   do {
     if (bytes > limit_ - held) {
-      if (refused_) refused_(bytes);
-      return absl::ResourceExhaustedError(
+      if (refused_) refused_(kind, bytes);
+      const absl::Status refusal = absl::ResourceExhaustedError(
           absl::StrCat(what, ": needs ", bytes, " bytes for ", HeldKindName(kind), ", ", held,
                        " of the limit of ", limit_name(), " are held: ", Describe()));
+      const bool later = !IsOfModels(kind) && bytes <= limit_ - used_by_models();
+      return later ? WithRetryAfter(refusal, std::chrono::nanoseconds(request_ns_)) : refusal;
     }
   } while (!used_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
   by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
@@ -61,6 +64,24 @@ void ServerLedger::Drop(HeldKind kind, int64_t bytes) {
   if (freed_ && IsOfModels(kind)) freed_(bytes);
 }
 
+int64_t ServerLedger::used_by_models() const {
+  int64_t bytes = 0;
+  for (int i = 0; i < kHeldKinds; ++i) {
+    const auto kind = static_cast<HeldKind>(i);
+    if (IsOfModels(kind)) bytes += used(kind);
+  }
+  return bytes;
+}
+
+void ServerLedger::Learn(Clock::duration held) {
+  constexpr int64_t kWeight = 8;
+  // Others may learn at the same time, and one of both be lost: it is an average.
+  const int64_t before = request_ns_.load(std::memory_order_relaxed);
+  const int64_t now = std::chrono::nanoseconds(held).count();
+  request_ns_.store(before == 0 ? now : before + (now - before) / kWeight,
+                    std::memory_order_relaxed);
+}
+
 absl::StatusOr<ServerLedger::Reservation> ServerLedger::Reserve(HeldKind kind, int64_t bytes,
                                                                 absl::string_view what) {
   RETURN_IF_ERROR(Hold(kind, bytes, what));
@@ -68,6 +89,7 @@ absl::StatusOr<ServerLedger::Reservation> ServerLedger::Reserve(HeldKind kind, i
   reservation.ledger_ = this;
   reservation.kind_ = kind;
   reservation.bytes_ = bytes;
+  if (kind == HeldKind::kRequests) reservation.since_ = Clock::now();
   return reservation;
 }
 

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -39,6 +40,8 @@ absl::string_view HeldKindName(HeldKind kind);
 
 class ServerLedger final : public MemoryLedger {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Gives its bytes back when destroyed.
   class Reservation {
    public:
@@ -48,10 +51,13 @@ class ServerLedger final : public MemoryLedger {
       std::swap(ledger_, other.ledger_);
       std::swap(kind_, other.kind_);
       std::swap(bytes_, other.bytes_);
+      std::swap(since_, other.since_);
       return *this;
     }
     ~Reservation() {
-      if (ledger_ != nullptr) ledger_->Drop(kind_, bytes_);
+      if (ledger_ == nullptr) return;
+      if (kind_ == HeldKind::kRequests) ledger_->Learn(Clock::now() - since_);
+      ledger_->Drop(kind_, bytes_);
     }
     int64_t bytes() const { return bytes_; }
 
@@ -60,13 +66,14 @@ class ServerLedger final : public MemoryLedger {
     ServerLedger* ledger_ = nullptr;
     HeldKind kind_ = HeldKind::kParameters;
     int64_t bytes_ = 0;
+    Clock::time_point since_;  // of kRequests
   };
 
   // Called with the bytes of each dropped reservation of a model or an upload, on the thread that
   // drops it. Must be short and thread-safe, and valid as long as the ledger.
   using Freed = std::function<void(int64_t bytes)>;
-  // Called with the bytes of each refused reservation, under the same conditions.
-  using Refused = std::function<void(int64_t bytes)>;
+  // Called with each refused reservation, under the same conditions.
+  using Refused = std::function<void(HeldKind kind, int64_t bytes)>;
 
   // Messages name the limit `name`.
   explicit ServerLedger(int64_t limit, Freed freed = nullptr, Refused refused = nullptr,
@@ -79,7 +86,8 @@ class ServerLedger final : public MemoryLedger {
   ServerLedger& operator=(const ServerLedger&) = delete;
 
   // Reserves `bytes`. Returns RESOURCE_EXHAUSTED, with the bytes needed for `what`, the bytes held
-  // and the limit.
+  // and the limit; and where it fits once requests have ended, with when to come again
+  // (server/base/retry_after.h): the time for which requests have held their memory lately.
   // REQUIRES: bytes >= 0
   absl::StatusOr<Reservation> Reserve(HeldKind kind, int64_t bytes, absl::string_view what);
 
@@ -100,6 +108,10 @@ class ServerLedger final : public MemoryLedger {
  private:
   absl::Status Hold(HeldKind kind, int64_t bytes, absl::string_view what);
   void Drop(HeldKind kind, int64_t bytes);
+  // Learns that a request has held memory for so long.
+  void Learn(Clock::duration held);
+  // Returns what models and uploads hold.
+  int64_t used_by_models() const;
 
   const int64_t limit_;
   const Freed freed_;
@@ -107,6 +119,7 @@ class ServerLedger final : public MemoryLedger {
   const std::string name_;
   std::atomic<int64_t> used_{0};
   std::array<std::atomic<int64_t>, kHeldKinds> by_kind_{};
+  std::atomic<int64_t> request_ns_{0};  // moving average of Learn's
 };
 
 // Returns the bytes of memory in this machine.

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {
@@ -41,11 +42,29 @@ TEST(ServerLedgerTest, GivesBackOnDestructionAndOnAssignment) {
 
 TEST(ServerLedgerTest, TellsOfWhatItRefuses) {
   std::vector<int64_t> refused;
-  ServerLedger ledger(100, nullptr, [&](int64_t bytes) { refused.push_back(bytes); });
+  ServerLedger ledger(100, nullptr, [&](HeldKind, int64_t bytes) { refused.push_back(bytes); });
   auto held = ledger.Reserve(HeldKind::kRequests, 100, "a");
   EXPECT_FALSE(ledger.Reserve(HeldKind::kRequests, 7, "b").ok());
   EXPECT_FALSE(ledger.Reserve(MemoryKind::kArena, INT64_MAX).ok());
   EXPECT_THAT(refused, ::testing::ElementsAre(7, INT64_MAX));
+}
+
+// Memory of requests comes back with their answers, that of models with an administrator's word.
+TEST(ServerLedgerTest, SaysWhenToComeAgain) {
+  ServerLedger ledger(100);
+  const auto refusal = [&](HeldKind kind, int64_t bytes) {
+    return RetryAfter(ledger.Reserve(kind, bytes, "a").status());
+  };
+  auto model = ledger.Reserve(HeldKind::kParameters, 40, "m");
+  {
+    auto request = ledger.Reserve(HeldKind::kRequests, 60, "r");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  auto request = ledger.Reserve(HeldKind::kRequests, 60, "r");
+  EXPECT_GE(refusal(HeldKind::kRequests, 60), std::chrono::milliseconds(20));
+  EXPECT_GE(refusal(HeldKind::kArenas, 1), std::chrono::milliseconds(20));
+  EXPECT_EQ(refusal(HeldKind::kRequests, 61).count(), 0) << "the model leaves it no room";
+  EXPECT_EQ(refusal(HeldKind::kParameters, 1).count(), 0);
 }
 
 TEST(ServerLedgerTest, HugeRequestsDoNotOverflow) {

@@ -231,6 +231,9 @@ void LanguageModels::Open(HostedModel hosted, ModelVersion* version) {
   engine.metrics = version->shared_metrics();
   // States on a GPU are counted with its memory: nothing of the host's is gained by them.
   if (!GpuOrdinal(version->device()).has_value()) {
+    engine.refused = [&cells = metrics_.server()] {
+      cells.Count(Metric::kRefusals, Refusal::kMemory);
+    };
     engine.lacks = [&ledger = ledger_, least = hosted.least_free] { return ledger.free() < least; };
   }
   hosted.model->engine = Engine::Create(engine, std::move(runner), hosted.model->text.tokenizer);

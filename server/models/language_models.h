@@ -27,6 +27,7 @@
 #include "server/generate/block_room.h"
 #include "server/generate/schedule/scheduler.h"
 #include "server/memory/server_ledger.h"
+#include "server/metrics/metrics.h"
 #include "server/models/encoder_model.h"
 #include "server/models/model_version.h"
 #include "server/text/model_text.h"
@@ -63,8 +64,8 @@ struct HostedModel {
 class LanguageModels {
  public:
   // Both outlive it.
-  LanguageModels(const ServerOptions& options, ServerLedger* ledger)
-      : options_(options), ledger_(*ledger) {}
+  LanguageModels(const ServerOptions& options, ServerLedger* ledger, Metrics* metrics)
+      : options_(options), ledger_(*ledger), metrics_(*metrics) {}
 
   // Reports whether the version generates: its graph has states, which its engine keeps.
   static bool Generates(const ModelVersion& version);
@@ -108,6 +109,7 @@ class LanguageModels {
 
   const ServerOptions& options_;
   ServerLedger& ledger_;
+  Metrics& metrics_;
   std::atomic<int64_t> promised_prepared_{0}, promised_states_{0};
   using Rooms = std::vector<std::shared_ptr<BlockRoom>>;
   // Returns those of engines with blocks on this GPU, or on the host, that together have about so

@@ -53,7 +53,7 @@ Registry::Registry(const ServerOptions& options, ServerLedger* ledger, Metrics* 
       ledger_(*ledger),
       metrics_(*metrics),
       db_(std::move(db)),
-      language_models_(options, ledger),
+      language_models_(options, ledger, metrics),
       tensors_(options, ledger, &db_->tensors(), std::move(store),
                [this](const std::string& hash, const std::string& damage) {
                  publisher_.Withdraw(hash, damage);

@@ -26,6 +26,8 @@ using OwnedCert = std::unique_ptr<X509, Freed<X509, X509_free>>;
 using OwnedKey = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
 using OwnedBio = std::unique_ptr<BIO, Freed<BIO, BIO_free_all>>;
 
+constexpr absl::string_view kCert = "--tls_cert", kKey = "--tls_key", kClientCa = "--tls_client_ca";
+
 template <typename... T>
 absl::Status Wrong(absl::string_view flag, absl::string_view file, const T&... what) {
   ERR_clear_error();
@@ -76,9 +78,10 @@ std::string NowText() {
   return TimeText(now.get());
 }
 
-// Parses the certificates of a chain, the server's own first.
-absl::StatusOr<std::vector<OwnedCert>> ReadChain(const std::string& pem, const std::string& file) {
-  constexpr absl::string_view kFlag = "--tls_cert";
+// Parses all certificates of a file, in their order.
+absl::StatusOr<std::vector<OwnedCert>> ReadCertificates(absl::string_view flag,
+                                                        const std::string& pem,
+                                                        const std::string& file) {
   const OwnedBio bio = BioOf(pem);
   std::vector<OwnedCert> chain;
   bool asked = false;
@@ -88,9 +91,9 @@ absl::StatusOr<std::vector<OwnedCert>> ReadChain(const std::string& pem, const s
   const unsigned long error = ERR_peek_last_error();
   const bool at_end =
       ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
-  if (chain.empty()) return Wrong(kFlag, file, "holds no certificate chain (PEM)");
+  if (chain.empty()) return Wrong(flag, file, "holds no certificate (PEM)");
   if (!at_end) {
-    return Wrong(kFlag, file, "is damaged after its certificate ", chain.size(), ": ",
+    return Wrong(flag, file, "is damaged after its certificate ", chain.size(), ": ",
                  LatestReason());
   }
   ERR_clear_error();
@@ -103,7 +106,7 @@ absl::Status CheckTimes(const std::vector<OwnedCert>& chain, const std::string& 
     const ASN1_TIME* until = X509_get0_notAfter(chain[i].get());
     const bool early = X509_cmp_current_time(from) >= 0, late = X509_cmp_current_time(until) <= 0;
     if (!early && !late) continue;
-    return Wrong("--tls_cert", file,
+    return Wrong(kCert, file,
                  chain.size() == 1 ? "" : absl::StrCat("(certificate ", i + 1, " of its chain) "),
                  late ? "has expired" : "is not valid yet", ": it is valid from ", TimeText(from),
                  " to ", TimeText(until), ", and it is ", NowText());
@@ -121,16 +124,15 @@ std::string FirstToExpire(const std::vector<OwnedCert>& chain) {
 }
 
 absl::StatusOr<OwnedKey> ReadKey(const std::string& pem, const std::string& file) {
-  constexpr absl::string_view kFlag = "--tls_key";
   const OwnedBio bio = BioOf(pem);
   bool asked = false;
   OwnedKey key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassphrase, &asked));
   if (key != nullptr) return key;
   if (asked) {
-    return Wrong(kFlag, file, "is encrypted; give a key without a passphrase (\"openssl pkey -in ",
+    return Wrong(kKey, file, "is encrypted; give a key without a passphrase (\"openssl pkey -in ",
                  file, " -out KEY\" makes one), readable by the server's user alone");
   }
-  return Wrong(kFlag, file, "holds no private key (PEM)");
+  return Wrong(kKey, file, "holds no private key (PEM)");
 }
 
 absl::Status MakeContext(const std::vector<OwnedCert>& chain, EVP_PKEY* key,
@@ -142,53 +144,82 @@ absl::Status MakeContext(const std::vector<OwnedCert>& chain, EVP_PKEY* key,
   SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   if (SSL_CTX_use_certificate(context, chain[0].get()) != 1) {
-    return Wrong("--tls_cert", cert_file, "cannot be used: ", LatestReason());
+    return Wrong(kCert, cert_file, "cannot be used: ", LatestReason());
   }
   for (size_t i = 1; i < chain.size(); ++i) {
     if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1) {
-      return Wrong("--tls_cert", cert_file, "(certificate ", i + 1,
+      return Wrong(kCert, cert_file, "(certificate ", i + 1,
                    " of its chain) cannot be used: ", LatestReason());
     }
   }
   if (X509_check_private_key(chain[0].get(), key) != 1) {
-    return Wrong("--tls_key", key_file, "is not the key of the certificate in '", cert_file,
+    return Wrong(kKey, key_file, "is not the key of the certificate in '", cert_file,
                  "' (--tls_cert)");
   }
   if (SSL_CTX_use_PrivateKey(context, key) != 1) {
-    return Wrong("--tls_key", key_file, "cannot be used: ", LatestReason());
+    return Wrong(kKey, key_file, "cannot be used: ", LatestReason());
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const TlsCertificate::Loaded>> LoadFiles(
-    const std::string& cert_file, const std::string& key_file) {
-  auto loaded = std::make_shared<TlsCertificate::Loaded>();
-  ASSIGN_OR_RETURN(std::string cert, ReadFile("--tls_cert", cert_file));
-  ASSIGN_OR_RETURN(std::string key_pem, ReadFile("--tls_key", key_file));
-  ERR_clear_error();
-  ASSIGN_OR_RETURN(std::vector<OwnedCert> chain, ReadChain(cert, cert_file));
-  ASSIGN_OR_RETURN(OwnedKey key, ReadKey(key_pem, key_file));
-  absl::Status s = MakeContext(chain, key.get(), cert_file, key_file, loaded.get());
-  if (s.ok()) s = CheckTimes(chain, cert_file);
-  if (!s.ok()) return s;
-  loaded->valid_until = FirstToExpire(chain);
-  loaded->chain = std::move(cert);
-  loaded->key = std::move(key_pem);
-  return loaded;
+// Has the context ask clients for certificates.
+absl::Status AskClients(const std::vector<OwnedCert>& authorities, const std::string& file,
+                        SSL_CTX* context) {
+  bool valid = false;
+  X509_STORE* store = SSL_CTX_get_cert_store(context);
+  for (const OwnedCert& cert : authorities) {
+    if (X509_STORE_add_cert(store, cert.get()) != 1 ||
+        SSL_CTX_add_client_CA(context, cert.get()) != 1) {
+      return Wrong(kClientCa, file, "cannot be used: ", LatestReason());
+    }
+    valid = valid || (X509_cmp_current_time(X509_get0_notBefore(cert.get())) < 0 &&
+                      X509_cmp_current_time(X509_get0_notAfter(cert.get())) > 0);
+  }
+  if (!valid) {
+    return Wrong(kClientCa, file, "holds no certificate that is valid now, at ", NowText(),
+                 ", so no client's could be");
+  }
+  // A session that is resumed shows the certificate of its first connection; OpenSSL wants a name
+  // for whose sessions they are.
+  constexpr unsigned char kSessions[] = "athanor";
+  SSL_CTX_set_session_id_context(context, kSessions, sizeof(kSessions) - 1);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<const TlsCertificate::Loaded>> TlsCertificate::Read(
+    const Files& files) {
+  auto loaded = std::make_shared<TlsCertificate::Loaded>();
+  ASSIGN_OR_RETURN(loaded->chain, ReadFile(kCert, files.cert));
+  ASSIGN_OR_RETURN(loaded->key, ReadFile(kKey, files.key));
+  ERR_clear_error();
+  ASSIGN_OR_RETURN(std::vector<OwnedCert> chain,
+                   ReadCertificates(kCert, loaded->chain, files.cert));
+  ASSIGN_OR_RETURN(OwnedKey key, ReadKey(loaded->key, files.key));
+  RETURN_IF_ERROR(MakeContext(chain, key.get(), files.cert, files.key, loaded.get()));
+  RETURN_IF_ERROR(CheckTimes(chain, files.cert));
+  loaded->valid_until = FirstToExpire(chain);
+  if (files.client_ca.empty()) return loaded;
+  ASSIGN_OR_RETURN(loaded->client_ca, ReadFile(kClientCa, files.client_ca));
+  ASSIGN_OR_RETURN(std::vector<OwnedCert> authorities,
+                   ReadCertificates(kClientCa, loaded->client_ca, files.client_ca));
+  RETURN_IF_ERROR(AskClients(authorities, files.client_ca, loaded->context.get()));
+  return loaded;
+}
+
 absl::StatusOr<std::shared_ptr<TlsCertificate>> TlsCertificate::Load(std::string cert_file,
-                                                                     std::string key_file) {
+                                                                     std::string key_file,
+                                                                     std::string client_ca_file) {
   std::shared_ptr<TlsCertificate> tls(
-      new TlsCertificate(std::move(cert_file), std::move(key_file)));
+      new TlsCertificate({std::move(cert_file), std::move(key_file), std::move(client_ca_file)}));
   RETURN_IF_ERROR(tls->Reload());
   return tls;
 }
 
 absl::Status TlsCertificate::Reload() {
-  ASSIGN_OR_RETURN(std::shared_ptr<const Loaded> loaded, LoadFiles(cert_file_, key_file_));
+  ASSIGN_OR_RETURN(std::shared_ptr<const Loaded> loaded, Read(files_));
   MutexLock lock(mu_);
   loaded_ = std::move(loaded);
   return absl::OkStatus();

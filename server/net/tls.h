@@ -1,6 +1,9 @@
 // The certificate that clients of both listeners see. It is checked when it is read: gRPC, when
 // given accepted connections, finds a bad certificate only when the first client connects.
 //
+// With the certificates of an authority, clients are asked for a certificate too. Those who show
+// one that is not the authority's, or is out of date, get no connection; who shows none is
+// connected.
 //
 //   std::shared_ptr<TlsCertificate> tls = TlsCertificate::Load("cert.pem", "key.pem").value();
 //   SSL* connection = SSL_new(tls->Now()->context.get());
@@ -25,7 +28,7 @@ class TlsCertificate {
  public:
   // Contents of the files at one time.
   struct Loaded {
-    std::string chain, key;  // PEM
+    std::string chain, key, client_ca;  // PEM; client_ca "": clients are asked for none
     std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{nullptr, &SSL_CTX_free};
     std::string valid_until;  // "2027-01-31T12:00:00Z": the first of the chain to expire
   };
@@ -33,18 +36,23 @@ class TlsCertificate {
   // Loads a certificate chain and its key from PEM files. Returns INVALID_ARGUMENT, naming the flag
   // and the file, if a file cannot be read, holds no certificate or key, is encrypted (there is no
   // prompt for a passphrase), has expired, is not valid yet, or if the two do not belong together.
+  // `client_ca_file`: certificates that sign those of clients; "" for none.
   static absl::StatusOr<std::shared_ptr<TlsCertificate>> Load(std::string cert_file,
-                                                              std::string key_file);
+                                                              std::string key_file,
+                                                              std::string client_ca_file = "");
 
   // Reads the files again. If they are wrong, keeps what was read before.
   absl::Status Reload();
   std::shared_ptr<const Loaded> Now() const;
 
  private:
-  TlsCertificate(std::string cert_file, std::string key_file)
-      : cert_file_(std::move(cert_file)), key_file_(std::move(key_file)) {}
+  struct Files {
+    std::string cert, key, client_ca;
+  };
+  static absl::StatusOr<std::shared_ptr<const Loaded>> Read(const Files& files);
+  explicit TlsCertificate(Files files) : files_(std::move(files)) {}
 
-  const std::string cert_file_, key_file_;
+  const Files files_;
   mutable Mutex mu_;
   std::shared_ptr<const Loaded> loaded_ ABSL_GUARDED_BY(mu_);
 };

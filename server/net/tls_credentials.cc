@@ -19,7 +19,9 @@ class FetchedCredentials final : public grpc::ServerCredentials {
   explicit FetchedCredentials(std::shared_ptr<TlsCertificate> tls) : tls_(std::move(tls)) {
     grpc_ssl_server_credentials_options* options =
         grpc_ssl_server_credentials_create_options_using_config_fetcher(
-            GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE, &Fetch, this);
+            tls_->Now()->client_ca.empty() ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                           : GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY,
+            &Fetch, this);
     credentials_ = grpc_ssl_server_credentials_create_with_options(options);
   }
   ~FetchedCredentials() override {
@@ -44,9 +46,10 @@ class FetchedCredentials final : public grpc::ServerCredentials {
     MutexLock lock(mu_);
     if (now == fetched_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {now->key.c_str(), now->chain.c_str()};
-    // gRPC requires roots for clients' certificates with a fetched certificate, although no client
-    // is asked for one.
-    *config = grpc_ssl_server_certificate_config_create(now->chain.c_str(), &pair, 1);
+    // gRPC requires roots for clients' certificates with a fetched certificate, even where no
+    // client is asked for one.
+    const std::string& roots = now->client_ca.empty() ? now->chain : now->client_ca;
+    *config = grpc_ssl_server_certificate_config_create(roots.c_str(), &pair, 1);
     if (*config == nullptr) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
     fetched_ = std::move(now);
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;

@@ -1,5 +1,6 @@
 #include "server/net/tls.h"
 
+#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -44,10 +45,9 @@ TEST_F(TlsTest, WhatIsRightIsTaken) {
 
 TEST_F(TlsTest, FilesThatHoldNoneAreNamed) {
   const TestPems pems = SelfSigned();
-  EXPECT_EQ(ErrorOf({"no", pems.key}),
-            "--tls_cert: '" + cert_ + "' holds no certificate chain (PEM)");
+  EXPECT_EQ(ErrorOf({"no", pems.key}), "--tls_cert: '" + cert_ + "' holds no certificate (PEM)");
   EXPECT_EQ(ErrorOf({pems.key, pems.key}),
-            "--tls_cert: '" + cert_ + "' holds no certificate chain (PEM)");
+            "--tls_cert: '" + cert_ + "' holds no certificate (PEM)");
   EXPECT_EQ(ErrorOf({pems.cert, "no"}), "--tls_key: '" + key_ + "' holds no private key (PEM)");
   EXPECT_EQ(ErrorOf({pems.cert, pems.cert}),
             "--tls_key: '" + key_ + "' holds no private key (PEM)");
@@ -103,6 +103,33 @@ TEST_F(TlsTest, WhereTheNewIsWrongTheOldStays) {
   EXPECT_TRUE(tls->Reload().ok());
   EXPECT_EQ(tls->Now()->chain, after.cert);
   EXPECT_EQ(held->chain, before.cert);
+}
+
+TEST_F(TlsTest, AuthoritiesOfClients) {
+  const std::string file = testing::TempDir() + "/tls-client-ca.pem";
+  SelfSigned().WriteTo(cert_, key_);
+  const auto error = [&](const std::string& pem) {
+    std::ofstream(file) << pem;
+    return std::string(TlsCertificate::Load(cert_, key_, file).status().message());
+  };
+  const TestPems authority = Signed({.name = "ca", .authority = true});
+  const TestPems old = Signed({.name = "ca", .from = -7200, .until = -3600, .authority = true});
+  EXPECT_EQ(error(authority.cert), "");
+  const auto tls = TlsCertificate::Load(cert_, key_, file).value();
+  EXPECT_EQ(tls->Now()->client_ca, authority.cert);
+  EXPECT_EQ(SSL_CTX_get_verify_mode(tls->Now()->context.get()), SSL_VERIFY_PEER);
+  EXPECT_EQ(error(old.cert + authority.cert), "") << "one that goes out beside one that comes in";
+  EXPECT_THAT(error(old.cert),
+              HasSubstr("--tls_client_ca: '" + file + "' holds no certificate that is valid now"));
+  EXPECT_THAT(error("no"), HasSubstr("holds no certificate (PEM)"));
+  EXPECT_THAT(error(authority.key), HasSubstr("holds no certificate (PEM)"));
+  EXPECT_THAT(error(""), HasSubstr("--tls_client_ca: cannot read '" + file + "'"));
+  // What is wrong when it is read again changes nothing.
+  EXPECT_FALSE(tls->Reload().ok());
+  EXPECT_EQ(tls->Now()->client_ca, authority.cert);
+  EXPECT_EQ(
+      SSL_CTX_get_verify_mode(TlsCertificate::Load(cert_, key_).value()->Now()->context.get()),
+      SSL_VERIFY_NONE);
 }
 
 }  // namespace

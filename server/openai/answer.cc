@@ -52,9 +52,12 @@ Answer::Answer(Call call, const OpenAiRequest& request)
   for (Choice& choice : choices_) sinks.push_back(&choice);
   parts_.resize(choices_.size());
   opened_.resize(choices_.size());
-  generation_ = Generation::Make(
-      core_, call.writer,
-      {.client = exchange_->client(), .arrived = arrived_, .trace = exchange_->trace()}, sinks);
+  generation_ = Generation::Make(core_, call.writer,
+                                 {.client = exchange_->client(),
+                                  .cache_group = exchange_->caller().cache_group(),
+                                  .arrived = arrived_,
+                                  .trace = exchange_->trace()},
+                                 sinks);
 }
 
 Answer::~Answer() { generation_->Leave(); }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "server/base/public_status.h"
+#include "server/base/retry_after.h"
 #include "server/openai/fields.h"
 
 namespace athanor {
@@ -109,7 +110,11 @@ ErrorAnswer ErrorAnswerOf(const absl::Status& status) {
   const absl::Status told = PublicStatus(status);
   const Kind kind = KindOf(told.code());
   ErrorAnswer answer{.status = kind.status, .body = TextOf(ErrorOf(told, kind))};
-  if (kind.later) answer.headers.emplace_back("Retry-After", "1");
+  if (kind.later) answer.headers.emplace_back("Retry-After", RetryAfterSeconds(status));
+  // OpenAI's clients look for it first.
+  if (const auto after = RetryAfter(status); kind.later && after.count() > 0) {
+    answer.headers.emplace_back("retry-after-ms", absl::StrCat(after.count()));
+  }
   if (kind.status >= 500 && !kind.later) answer.headers.emplace_back("x-should-retry", "false");
   return answer;
 }

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/public_status.h"
+#include "server/base/retry_after.h"
 #include "server/http/json_body.h"
 
 namespace athanor {
@@ -45,7 +46,9 @@ void AnswerRestError(HttpExchange& exchange, const absl::Status& status) {
   LogFailedRequest(exchange, told);
   const int number = RestStatusOf(told.code());
   HttpHeaders headers;
-  if (number == 429 || number == 503) headers.emplace_back("Retry-After", "1");
+  if (number == 429 || number == 503) {
+    headers.emplace_back("Retry-After", RetryAfterSeconds(status));
+  }
   exchange.Answer(number, kJson, ErrorText({told.message().data(), told.message().size()}),
                   std::move(headers));
 }

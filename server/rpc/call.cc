@@ -72,12 +72,10 @@ void LogCall(absl::string_view method, const RpcAdmission& admission, absl::stri
 
 void LogAudited(const RpcAdmission& admission, const grpc::CallbackServerContext& context,
                 absl::string_view model) {
-  LogInfo("audit", {{"request", admission.request_id()},
-                    LogField::Optional("trace", admission.trace_id()),
-                    {"method", admission.row().method},
-                    {"client", admission.caller().name()},
-                    {"peer", context.peer()},
-                    {"model", model}});
+  const Caller& caller = admission.caller();
+  LogAuditedCall({admission.request_id(), admission.row().method, context.peer(), caller.name(),
+                  admission.trace_id()},
+                 model, /*always=*/caller.administers());
 }
 
 absl::Status UnaryCall::CheckModel(const google::protobuf::Message& request) {

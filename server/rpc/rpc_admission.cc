@@ -1,6 +1,9 @@
 #include "server/rpc/rpc_admission.h"
 
+#include <grpc/grpc_security_constants.h>
+
 #include <chrono>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +41,22 @@ std::shared_ptr<Trace> BeginTrace(ServerCore& core, const grpc::CallbackServerCo
   return trace;
 }
 
+// Holds what a call shows of its caller, while its context is there.
+struct Credentials {
+  Credentials(ServerCore& core, const grpc::CallbackServerContext& context) {
+    const Access& access = core.access();
+    if (access.open()) return;
+    token = BearerToken(MetadataOf(context, kAuthorization));
+    if (!token.empty() || access.certificates() == nullptr) return;
+    const auto auth = context.auth_context();
+    const auto pem = auth->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+    if (!pem.empty()) certificate = access.certificates()->OfPem({pem[0].data(), pem[0].size()});
+  }
+
+  absl::string_view token;
+  std::shared_ptr<const PeerCertificate> certificate;
+};
+
 }  // namespace
 
 std::string RequestIdOf(const grpc::CallbackServerContext& context) {
@@ -46,9 +65,15 @@ std::string RequestIdOf(const grpc::CallbackServerContext& context) {
 
 absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
                                 absl::string_view method) {
-  absl::string_view token;
-  if (!core.access().open()) token = BearerToken(MetadataOf(context, kAuthorization));
-  return core.access().Admit(RpcNamed(method).roles, method, token);
+  const Credentials shown(core, context);
+  return core.access().Admit(RpcNamed(method).roles, method, shown.token, shown.certificate.get());
+}
+
+absl::Status MayCall(ServerCore& core, const grpc::CallbackServerContext& context,
+                     absl::string_view method) {
+  const Credentials shown(core, context);
+  return core.access().MayCall(RpcNamed(method).roles, method, shown.token,
+                               shown.certificate.get());
 }
 
 RpcAdmission::RpcAdmission(ServerCore& core, const grpc::CallbackServerContext& context,

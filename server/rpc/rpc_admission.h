@@ -31,6 +31,11 @@ std::string RequestIdOf(const grpc::CallbackServerContext& context);
 absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
                                 absl::string_view method);
 
+// Finds out whether its caller may make the call at all, but for quotas; counts nothing. For calls
+// whose message is not read yet (late_reads.h).
+absl::Status MayCall(ServerCore& core, const grpc::CallbackServerContext& context,
+                     absl::string_view method);
+
 class RpcAdmission {
  public:
   RpcAdmission(ServerCore& core, const grpc::CallbackServerContext& context,

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "proto/google/rpc/retry_details.pb.h"
-#include "server/access/use.h"
 #include "server/base/public_status.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {

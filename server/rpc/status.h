@@ -3,7 +3,7 @@
 //   reactor->Finish(ToGrpc(status));
 //
 // The codes are those of PublicStatus (server/base/public_status.h). A refusal that says when to
-// come again (server/access/use.h) has a google.rpc.RetryInfo among its details.
+// come again (server/base/retry_after.h) has a google.rpc.RetryInfo among its details.
 #ifndef ATHANOR_SERVER_RPC_STATUS_H_
 #define ATHANOR_SERVER_RPC_STATUS_H_
 

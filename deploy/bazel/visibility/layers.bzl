@@ -96,7 +96,10 @@ ROOMS = {
     "server/net": [],
     "server/base": ["server/net"],
     # Who may do what.
-    "server/access": ["server/base"],
+    "server/access": [
+        "server/base",
+        "server/net",
+    ],
     # Tokenizers and chat templates.
     "server/text/base": [],
     "server/text/jinja": [],
@@ -112,7 +115,7 @@ ROOMS = {
         "server/text/jinja",
         "server/text/tokens",
     ],
-    "server/memory": [],
+    "server/memory": ["server/base"],
     "server/metrics": [],
     "server/tracing": [
         "server/base",
@@ -129,6 +132,7 @@ ROOMS = {
         "server/storage",
     ],
     "server/batch": [
+        "server/base",
         "server/memory",
         "server/plans",
         "server/tracing",

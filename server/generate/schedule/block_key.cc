@@ -20,9 +20,9 @@ BlockKey KeyOf(absl::string_view parent, absl::string_view content) {
 
 }  // namespace
 
-BlockKey RootKey(absl::string_view signature, absl::string_view salt) {
+BlockKey RootKey(absl::string_view group, absl::string_view salt) {
   // The length keeps the two apart.
-  return KeyOf(absl::StrCat(signature.size(), ":", signature), salt);
+  return KeyOf(absl::StrCat(group.size(), ":", group), salt);
 }
 
 void AddKeys(const BlockKey& root, absl::Span<const int32_t> tokens, int64_t block,

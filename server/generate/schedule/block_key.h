@@ -1,7 +1,7 @@
 // Names what the keys and values of a block were computed from, so that equal beginnings of prompts
 // are found.
 //
-//   const BlockKey root = RootKey(signature, cache_salt);
+//   const BlockKey root = RootKey(cache_group, cache_salt);
 //   std::vector<BlockKey> keys;
 //   AddKeys(root, prompt, /*block=*/16, &keys);   // one for each whole block of the prompt
 //
@@ -21,9 +21,9 @@ namespace athanor {
 
 using BlockKey = std::array<char, 32>;
 
-// Returns the key ahead of a sequence's first block. `signature` says how keys and values are laid
-// out and computed; requests of different `salt` share nothing.
-BlockKey RootKey(absl::string_view signature, absl::string_view salt);
+// Returns the key ahead of a sequence's first block. Requests of another `group`, which the server
+// chooses, or of another `salt`, which the client chooses, share nothing.
+BlockKey RootKey(absl::string_view group, absl::string_view salt);
 // Appends the keys that are missing from `keys`: it has those of the first blocks, and gets one for
 // each further whole block of `tokens`. REQUIRES: block >= 1
 void AddKeys(const BlockKey& root, absl::Span<const int32_t> tokens, int64_t block,

@@ -32,6 +32,7 @@ GenerateCall::GenerateCall(ServerCore& core, const std::shared_ptr<StreamWriter>
       generation_(Generation::Make(
           core, writer,
           {.client = admission_.client(),
+           .cache_group = admission_.caller().cache_group(),
            .arrived = arrived_,
            .deadline = deadline_,
            .trace = admission_.trace(),

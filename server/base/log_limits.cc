@@ -1,0 +1,45 @@
+#include "server/base/log_limits.h"
+
+namespace athanor {
+
+void LogLimits::Begin(Clock::time_point now) {
+  const int64_t second =
+      std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+  if (second == second_) return;
+  second_ = second;
+  passed_ = 0;
+  absl::erase_if(counts_, [](const auto& count) { return count.second.held_back == 0; });
+}
+
+std::optional<int64_t> LogLimits::Pass(absl::string_view key, Clock::time_point now) {
+  MutexLock lock(mu_);
+  Begin(now);
+  auto found = counts_.find(key);
+  if (found == counts_.end()) {
+    const bool full = counts_.size() >= options_.most_keys;
+    found = counts_.try_emplace(full ? std::string() : std::string(key)).first;
+  }
+  Count& count = found->second;
+  if (std::exchange(count.second, second_) != second_) count.passed = 0;
+  if (count.passed < options_.most && passed_ < options_.most_together) {
+    ++count.passed;
+    ++passed_;
+    return std::exchange(count.held_back, 0);
+  }
+  ++count.held_back;
+  return std::nullopt;
+}
+
+std::vector<std::pair<std::string, int64_t>> LogLimits::TakeHeldBack(Clock::time_point now) {
+  MutexLock lock(mu_);
+  Begin(now);
+  std::vector<std::pair<std::string, int64_t>> taken;
+  absl::erase_if(counts_, [&taken, current = second_](const auto& count) {
+    const bool over = count.second.second != current && count.second.held_back > 0;
+    if (over) taken.emplace_back(count.first, count.second.held_back);
+    return over;
+  });
+  return taken;
+}
+
+}  // namespace athanor
