@@ -43,7 +43,8 @@ GrpcTarget GrpcOf(const LlmServer& server, const LoadOptions& load) {
 OpenAiTarget OpenAiOf(const Options& options, const LlmServer& server) {
   std::string key = options.llm.api_key;
   if (key.empty()) key = client::ReadToken(options.run.token_file).value_or("");
-  return {server.address, options.run.tls_ca, std::move(key)};
+  const client::TlsFiles& tls = options.run.tls;
+  return {server.address, tls.ca, tls.cert, tls.key, std::move(key)};
 }
 
 absl::Status At(const LlmServer& server, const absl::Status& status) {

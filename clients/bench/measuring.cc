@@ -338,11 +338,7 @@ absl::StatusOr<RunPlan> PlanRun(const RunOptions& options) {
   absl::StatusOr<std::string> token = client::ReadToken(options.token_file);
   if (!token.ok()) return Usage(token.status());
   plan->load.client.token = *std::move(token);
-  if (options.tls_ca.empty()) return plan;
-  absl::StatusOr<std::string> certificates = client::ReadFile(options.tls_ca);
-  if (!certificates.ok()) return Usage(certificates.status());
-  plan->load.client.tls = true;
-  plan->load.client.root_certificates = *std::move(certificates);
+  if (absl::Status s = client::ReadTls(options.tls, &plan->load.client); !s.ok()) return Usage(s);
   return plan;
 }
 
@@ -431,10 +427,9 @@ void AddResultFlags(client::CommandSyntax sub, RunOptions* options) {
   sub.Option("--html", &outputs->html, "file to write an HTML page to");
   sub.Option("--db", &outputs->db, "SQLite file to add the run to");
   sub.Flag("--save_calls", &outputs->save_calls, "with --db: also store a row per call");
-  sub.Option("--tls_ca", &options->tls_ca,
-             "file with the root certificates to trust (PEM); connects with TLS; default: no "
-             "TLS")
-      .Offer(client::Offers::kFiles);
+  sub.Option("--tls_ca", &options->tls.ca, client::kTlsCaHelp).Offer(client::Offers::kFiles);
+  sub.Option("--tls_cert", &options->tls.cert, client::kTlsCertHelp).Offer(client::Offers::kFiles);
+  sub.Option("--tls_key", &options->tls.key, client::kTlsKeyHelp).Offer(client::Offers::kFiles);
   sub.Option("--token_file", &options->token_file, client::kTokenFileHelp)
       .Offer(client::Offers::kFiles);
 }

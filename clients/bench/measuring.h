@@ -16,6 +16,7 @@
 #include "clients/bench/flags.h"
 #include "clients/bench/load/load.h"
 #include "clients/bench/outputs.h"
+#include "clients/cpp/inputs/tls_files.h"
 #include "clients/cpp/syntax/command_syntax.h"
 #include "nlohmann/json.hpp"
 
@@ -24,7 +25,8 @@ namespace athanor::bench {
 struct RunOptions {
   RunFlags flags;
   Outputs outputs;
-  std::string tls_ca, token_file, label;
+  client::TlsFiles tls;
+  std::string token_file, label;
   bool json = false;  // stdout gets a line of JSON per run
 };
 

@@ -21,6 +21,8 @@ std::unique_ptr<Stub> Connect(const GrpcTarget& target) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = target.client.root_certificates;
+  ssl.pem_cert_chain = target.client.certificate;
+  ssl.pem_private_key = target.client.key;
   return v1::GenerateService::NewStub(grpc::CreateCustomChannel(
       target.address,
       target.client.tls ? grpc::SslCredentials(ssl) : grpc::InsecureChannelCredentials(),

@@ -27,7 +27,7 @@ std::unique_ptr<httplib::Client> Connect(const OpenAiTarget& target) {
   const std::string url = absl::StrContains(target.address, "://")
                               ? target.address
                               : absl::StrCat("http://", target.address);
-  auto client = std::make_unique<httplib::Client>(url);
+  auto client = std::make_unique<httplib::Client>(url, target.cert_file, target.key_file);
   if (!target.ca_file.empty()) client->set_ca_cert_path(target.ca_file.c_str());
   if (!target.api_key.empty()) client->set_bearer_token_auth(target.api_key.c_str());
   // llama-server ends connections behind a stream though it says that it keeps them; a call that

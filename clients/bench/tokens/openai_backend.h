@@ -23,9 +23,10 @@
 namespace athanor::bench {
 
 struct OpenAiTarget {
-  std::string address;  // "127.0.0.1:8080", "https://example.org"
-  std::string ca_file;  // root certificates (PEM) of https; empty: the system's
-  std::string api_key;  // sent as a bearer token; empty: none
+  std::string address;              // "127.0.0.1:8080", "https://example.org"
+  std::string ca_file;              // root certificates (PEM) of https; empty: the system's
+  std::string cert_file, key_file;  // the client's (PEM) of https; empty: none is shown
+  std::string api_key;              // sent as a bearer token; empty: none
 };
 
 // Limit on calls in progress, each a thread.

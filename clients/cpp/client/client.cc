@@ -293,6 +293,8 @@ Client::Client(const std::string& address, const ClientOptions& options) {
   if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = options.root_certificates;
+  ssl.pem_cert_chain = options.certificate;
+  ssl.pem_private_key = options.key;
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
   if (!options.token.empty()) {
     interceptors.push_back(std::make_unique<TokenInterceptors>(options.token));

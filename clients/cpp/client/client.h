@@ -8,9 +8,10 @@
 //   absl::StatusOr<v1::CacheStat> stat = client.cache().Stat();
 //   client.Generate(prompt, [](const v1::GenerateResponse& piece) { return Print(piece.text()); });
 //
-// Errors have the server's code and message. Calls that only read are tried again, up to three
-// times within their deadline, when the server cannot be reached; calls that change something or
-// execute a model are not. Thread-safe.
+// Errors have the server's code and message, and when it wants to be asked again (retry_after.h).
+// Calls that only read are tried again, up to three times within their deadline, when the server
+// cannot be reached, or refuses and says when to come again; calls that change something or execute
+// a model are not. Thread-safe.
 #ifndef ATHANOR_CLIENTS_CPP_CLIENT_CLIENT_H_
 #define ATHANOR_CLIENTS_CPP_CLIENT_CLIENT_H_
 
@@ -72,6 +73,7 @@ struct CallOptions {
 struct ClientOptions {
   bool tls = false;
   std::string root_certificates;  // PEM; used with `tls`; empty: the system's certificates
+  std::string certificate, key;   // PEM; used with `tls`; say who calls; empty: none is shown
   std::string token;  // says who calls, on each call; empty: none. It is sent without TLS, too
   // Clients of one address share a connection unless this asks for a separate one.
   bool own_connection = false;

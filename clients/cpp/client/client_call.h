@@ -2,6 +2,7 @@
 #ifndef ATHANOR_CLIENTS_CPP_CLIENT_CLIENT_CALL_H_
 #define ATHANOR_CLIENTS_CPP_CLIENT_CLIENT_CALL_H_
 
+#include <algorithm>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "clients/cpp/client/client.h"
+#include "clients/cpp/client/retry_after.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/athanor/v1/cache.grpc.pb.h"
 #include "proto/athanor/v1/compile.grpc.pb.h"
@@ -49,12 +51,13 @@ class CallScope {
   Cancellation* const cancellation_;
 };
 
-// Converts the status of a call that has ended, with its request id; gRPC and absl use the same
-// codes.
+// Converts the status of a call that has ended, with its request id and when to come again
+// (retry_after.h); gRPC and absl use the same codes.
 inline absl::Status ToStatus(const grpc::Status& status, const grpc::ClientContext& context) {
   absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
                          status.error_message());
   if (converted.ok()) return converted;
+  NoteRetryAfter(status.error_details(), &converted);
   const auto& trailing = context.GetServerTrailingMetadata();
   if (const auto id = trailing.find(kRequestIdKey); id != trailing.end()) {
     converted.SetPayload(kRequestIdKey,
@@ -63,7 +66,8 @@ inline absl::Status ToStatus(const grpc::Status& status, const grpc::ClientConte
   return converted;
 }
 
-// Makes a unary call. With `retry`, tries again while the server is unreachable and time is left.
+// Makes a unary call. With `retry`, tries again while the server is unreachable, or says when to
+// come again, and time is left.
 template <typename Stub, typename Request, typename Reply>
 absl::StatusOr<Reply> Call(Stub* stub,
                            grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -83,11 +87,11 @@ absl::StatusOr<Reply> Call(Stub* stub,
       status = ToStatus((stub->*method)(scope.context(), request, &reply), *scope.context());
     }
     if (status.ok()) return reply;
-    if (!retry || !absl::IsUnavailable(status) || attempt == kAttempts ||
-        absl::Now() + pause >= end) {
-      return status;
-    }
-    absl::SleepFor(pause);
+    const absl::Duration asked = RetryAfter(status);
+    const bool again = absl::IsUnavailable(status) || asked > absl::ZeroDuration();
+    const absl::Duration wait = std::max(pause, asked);
+    if (!retry || !again || attempt == kAttempts || absl::Now() + wait >= end) return status;
+    absl::SleepFor(wait);
     pause *= 2;
   }
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "clients/cpp/client/retry_after.h"
 #include "clients/cpp/inputs/text_input.h"
 #include "clients/cpp/inputs/token.h"
 #include "clients/cpp/terminal/progress.h"
@@ -35,13 +36,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
 }  // namespace
 
 Client& Context::client() {
-  if (client_ == nullptr) {
-    ClientOptions options;
-    options.tls = !tls_ca.empty();
-    options.token = token;
-    if (options.tls) options.root_certificates = ReadFile(tls_ca).value_or("");
-    client_ = std::make_unique<Client>(address, options);
-  }
+  if (client_ == nullptr) client_ = std::make_unique<Client>(address, connects);
   return *client_;
 }
 
@@ -101,9 +96,9 @@ void AddOptions(CommandSyntax root, Context* context) {
   root.Option("--address", &context->address, "address of the server, as HOST:PORT")
       .FromEnvironment("ATHANOR_ADDRESS")
       .ShowDefault();
-  root.Option("--tls_ca", &context->tls_ca,
-              "file with the root certificates to trust (PEM); connects with TLS; default: no TLS")
-      .ExistingFile();
+  root.Option("--tls_ca", &context->tls.ca, kTlsCaHelp).ExistingFile();
+  root.Option("--tls_cert", &context->tls.cert, kTlsCertHelp).ExistingFile();
+  root.Option("--tls_key", &context->tls.key, kTlsKeyHelp).ExistingFile();
   root.Option("--token_file", &context->token_file, kTokenFileHelp).ExistingFile();
   root.Option("--timeout", &context->timeout_s,
               "seconds after which a call gives up; 0, the default: never")
@@ -134,7 +129,8 @@ absl::Status Run(Context* context) {
   if (context->calls_server) {
     absl::StatusOr<std::string> token = ReadToken(context->token_file);
     if (!token.ok()) return Usage(token.status());
-    context->token = *std::move(token);
+    context->connects.token = *std::move(token);
+    if (absl::Status s = ReadTls(context->tls, &context->connects); !s.ok()) return Usage(s);
   }
   absl::Status status = context->run();
   return status.ok() ? WrittenToStdout() : status;
@@ -144,8 +140,11 @@ absl::Status Run(Context* context) {
 void ShowError(const absl::Status& status, const CallScene& scene, Context* context) {
   const std::string text = ErrorText(status, scene);
   if (context->json && std::ferror(stdout) == 0) {
-    context->out().Object(
-        {{"error", {{"code", absl::StatusCodeToString(status.code())}, {"message", text}}}});
+    nlohmann::json error = {{"code", absl::StatusCodeToString(status.code())}, {"message", text}};
+    if (const absl::Duration after = RetryAfter(status); after > absl::ZeroDuration()) {
+      error["retry_after_s"] = absl::ToDoubleSeconds(after);
+    }
+    context->out().Object({{"error", std::move(error)}});
     return;
   }
   std::fprintf(stderr, "%s %s\n", Style::Of(stderr).Paint("athanor:", Tone::kBad).c_str(),
@@ -168,7 +167,10 @@ int RunCli(int argc, char** argv) {
   if (std::optional<bool> helped = tool.Parse(argc, argv)) return *helped ? kOk : kUsage;
   const absl::Status status = Run(&context);
   if (status.ok()) return kOk;
-  ShowError(status, {context.address, context.timeout_s, tool.GivenOptions()}, &context);
+  ShowError(status,
+            {context.address, context.timeout_s, tool.GivenOptions(),
+             /*certificate=*/!context.tls.cert.empty()},
+            &context);
   return status.GetPayload(kUsagePayload).has_value() ? kUsage : ExitCodeOf(status);
 }
 

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "clients/cpp/client/client.h"
 #include "clients/cpp/inputs/text_input.h"
+#include "clients/cpp/inputs/tls_files.h"
 #include "clients/cpp/syntax/command_syntax.h"
 #include "clients/cpp/syntax/tool_commands.h"
 #include "clients/cpp/text/print.h"
@@ -32,9 +33,9 @@ enum ExitCode {
 // State shared by all commands. Lives as long as the parsed command line.
 struct Context {
   std::string address = "127.0.0.1:50051";
-  std::string tls_ca;  // path of a PEM file; empty: no TLS
+  TlsFiles tls;
+  ClientOptions connects;  // by `tls` and the token
   std::string token_file;
-  std::string token;  // says who calls; empty: none
   bool json = false;
   double timeout_s = 0;  // 0: no limit
   // Set by the subcommand that was given on the command line.

@@ -11,8 +11,10 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "clients/cpp/client/client.h"
+#include "clients/cpp/client/retry_after.h"
 
 namespace athanor::client {
 namespace {
@@ -75,10 +77,17 @@ std::string Unreachable(absl::string_view message, const CallScene& scene) {
   if (absl::StrContains(absl::AsciiStrToLower(message), "handshake") ||
       absl::StrContains(message, "SSL")) {
     return absl::StrCat("no secure connection to ", scene.address,
-                        ": the server has another certificate than --tls_ca, or no TLS (", message,
+                        ": the server has another certificate than --tls_ca, or no TLS",
+                        scene.certificate ? ", or does not trust --tls_cert" : "", " (", message,
                         ")");
   }
   const absl::string_view cause = Cause(message);
+  // TLS 1.3 tells a client that its certificate is refused after the handshake, as an end.
+  if (scene.certificate && (cause == "Socket closed" || cause == "Connection reset by peer")) {
+    return absl::StrCat("the server at ", scene.address, " ended the connection (", cause,
+                        "): it may not trust --tls_cert, whose authority must be in its "
+                        "--tls_client_ca");
+  }
   if (cause.empty() && !absl::StrContains(message, "failed to connect")) return "";
   return absl::StrCat("no server answers at ", scene.address,
                       cause.empty() ? "" : absl::StrCat(" (", cause, ")"),
@@ -101,7 +110,12 @@ std::string Text(const absl::Status& status, const CallScene& scene) {
   }
   if (absl::IsUnauthenticated(status)) {
     return absl::StrCat("the server wants to know who calls; give --token_file or ATHANOR_TOKEN",
+                        scene.certificate ? "" : ", or --tls_cert",
                         message.empty() ? "" : absl::StrCat(" (", message, ")"));
+  }
+  if (const absl::Duration after = RetryAfter(status); after > absl::ZeroDuration()) {
+    return absl::StrCat(WithOption(message, scene), " (the server says: come again in ",
+                        absl::FormatDuration(after), ")");
   }
   if (!message.empty()) return WithOption(message, scene);
   return absl::StrCat("the call failed without a reason (",

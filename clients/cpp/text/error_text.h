@@ -18,6 +18,7 @@ struct CallScene {
   std::string address;
   double timeout_s = 0;              // 0: no limit
   std::vector<std::string> options;  // of the command that was given: "--budget"
+  bool certificate = false;          // --tls_cert was given
 };
 
 // Names the request's id where a server refused the call, so that its operator finds it in the log.

@@ -4,7 +4,9 @@
 
 #include "absl/strings/cord.h"
 #include "clients/cpp/client/client.h"
+#include "clients/cpp/client/retry_after.h"
 #include "gtest/gtest.h"
+#include "proto/google/rpc/retry_details.pb.h"
 
 namespace athanor::client {
 namespace {
@@ -32,6 +34,28 @@ TEST(ErrorText, AServerThatIsNotThereIsNamed) {
             "the host of --address host:1 is not known");
   EXPECT_EQ(ErrorText(absl::UnavailableError("the server is draining"), Scene()),
             "the server is draining");
+}
+
+TEST(ErrorText, ACertificateThatIsNotTrustedIsNamed) {
+  CallScene scene = Scene();
+  scene.certificate = true;
+  EXPECT_EQ(ErrorText(absl::UnavailableError("Socket closed"), scene),
+            "the server at host:1 ended the connection (Socket closed): it may not trust "
+            "--tls_cert, whose authority must be in its --tls_client_ca");
+  EXPECT_EQ(ErrorText(absl::UnavailableError("Ssl handshake failed"), scene),
+            "no secure connection to host:1: the server has another certificate than --tls_ca, or "
+            "no TLS, or does not trust --tls_cert (Ssl handshake failed)");
+}
+
+TEST(ErrorText, WhenToComeAgainIsSaid) {
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_nanos(250'000'000);
+  google::rpc::Status details;
+  details.add_details()->PackFrom(retry);
+  absl::Status full = absl::ResourceExhaustedError("m: 256 requests wait already");
+  NoteRetryAfter(details.SerializeAsString(), &full);
+  EXPECT_EQ(ErrorText(full, Scene()),
+            "m: 256 requests wait already (the server says: come again in 250ms)");
 }
 
 TEST(ErrorText, OnlyTheClientsOwnDeadlineNamesTheOption) {
@@ -66,8 +90,8 @@ TEST(ErrorText, OtherMessagesStayAsTheyAre) {
   EXPECT_EQ(Refused("top_k: not an option of this command"),
             "top_k: not an option of this command");
   EXPECT_EQ(ErrorText(absl::UnauthenticatedError("unknown token"), Scene()),
-            "the server wants to know who calls; give --token_file or ATHANOR_TOKEN (unknown "
-            "token)");
+            "the server wants to know who calls; give --token_file or ATHANOR_TOKEN, or "
+            "--tls_cert (unknown token)");
   EXPECT_EQ(ErrorText(absl::InternalError(""), Scene()),
             "the call failed without a reason (internal)");
   EXPECT_EQ(ErrorText(absl::UnimplementedError(""), Scene()),

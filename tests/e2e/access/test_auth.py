@@ -16,6 +16,7 @@ import athanor
 import numpy as np
 import openai
 import pytest
+import tiny_decoder
 from server_process import ATHANORD, ROOT, Server, built
 
 TOKENS = ("team-token-1", "other-token-1", "watch-token-1", "admin-token-1", "later-token-1")
@@ -180,6 +181,37 @@ def test_a_new_file_counts_and_a_broken_one_does_not(tmp_path: pathlib.Path) -> 
             assert time.monotonic() < end, server.log.read_text()
             time.sleep(0.1)
         until(LATER, admitted=True)
+    finally:
+        assert server.stop() == 0
+
+
+def test_identities_share_no_beginnings_of_prompts(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "auth.conf"
+    file.write_text(_section("team", TEAM, "roles = infer", "models = *") +
+                    _section("other", OTHER, "roles = infer", "models = *") +
+                    _section("friend", LATER, "roles = infer", "models = *",
+                             "cache_group = team") +
+                    _section("ops", ADMIN, "roles = admin"))
+    server = Server(tmp_path / "state", f"--auth={file}").start()
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    tiny_decoder.write(folder)
+    prompt = ([1, *range(4, 20)] * 3)[:40]
+
+    def cached(token: str) -> int:
+        with athanor.Client(server.address, token=token) as client:
+            answer = client.model("tiny").generate(prompt, max_tokens=2, timeout=120)
+            return answer.result().usage.cached_tokens
+
+    try:
+        with athanor.Client(server.address, token=ADMIN) as ops:
+            ops.upload(folder, name="tiny", budget="0").wait("baseline", timeout=120)
+        assert cached(TEAM) == 0
+        shared = cached(TEAM)
+        assert shared > 0
+        assert cached(OTHER) == 0, "it would learn what the other has asked"
+        assert cached(OTHER) == shared
+        assert cached(LATER) == shared
     finally:
         assert server.stop() == 0
 
