@@ -9,8 +9,7 @@ namespace {
 constexpr char kCuda[] =
     "CUDA shared memory is not supported: send tensors in requests, or use system shared memory "
     "(--shared_memory)";
-constexpr char kTraces[] =
-    "settings of traces are not supported: athanord --help lists flags for tracing";
+constexpr char kTraces[] = "settings of traces are flags: --otlp_endpoint, --trace_ratio";
 constexpr char kLog[] = "settings of the log are flags: --log_level, --log_format, --log_file";
 
 template <typename Request, typename Reply>
