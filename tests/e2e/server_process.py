@@ -66,8 +66,7 @@ class Server:
             # sets the limit: gRPC threads do not survive a fork that runs Python first.
             limit = ["/bin/sh", "-c", f'ulimit -v {self.address_space >> 10}; exec "$@"', "sh"]
             self._process = subprocess.Popen(
-                [*self.prefix, *limit, built(self.binary), "--listen=127.0.0.1:0",
-                 f"--state_dir={self.state}", *self.flags],
+                [*self.prefix, *limit, *self.command()],
                 stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, **self.environment})
         end = time.monotonic() + timeout
@@ -88,6 +87,11 @@ class Server:
         self.kill()
         raise ServerFailed(f"athanord does not serve (status {status}); its log:\n"
                            f"{self.log.read_text()}")
+
+    def command(self) -> list[str | pathlib.Path]:
+        """The server and its flags."""
+        return [built(self.binary), "--listen=127.0.0.1:0", f"--state_dir={self.state}",
+                *self.flags]
 
     def stop(self, timeout: float = 60) -> int:
         """SIGTERM; returns the exit status of the drained server."""
