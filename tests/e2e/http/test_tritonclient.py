@@ -144,7 +144,7 @@ def test_every_call_works_or_is_refused_with_a_sentence(
                                 lambda: client.update_log_settings({"log_info": True})),
         "get_cuda_shared_memory_status": ("UNIMPLEMENTED", client.get_cuda_shared_memory_status),
         "register_cuda_shared_memory":
-            ("UNIMPLEMENTED", lambda: client.register_cuda_shared_memory("r", b"handle", 0, 8)),
+            ("UNIMPLEMENTED", lambda: client.register_cuda_shared_memory("r", b"aGFuZGxl", 0, 8)),
         "unregister_cuda_shared_memory": ("UNIMPLEMENTED", client.unregister_cuda_shared_memory),
     }
     calls = {name for name in dir(triton.grpc.InferenceServerClient) if not name.startswith("_")}
