@@ -177,12 +177,12 @@ def test_the_context_leaves_built_files_out() -> None:
     assert {".git", ".venv", "bazel-*"} <= set(ignored)
 
 
-def identities(folder: pathlib.Path, roles: str) -> tuple[pathlib.Path, str]:
+def identities(folder: pathlib.Path, may: str) -> tuple[pathlib.Path, str]:
     """Writes an auth.conf with one identity, and returns it and the identity's token."""
     token, line = subprocess.run([built(ATHANORD), "--make_token"], check=True, text=True,
                                  capture_output=True).stdout.splitlines()
     path = folder / "auth.conf"
-    path.write_text(f"[caller]\nroles = {roles}\n{line}\n")
+    path.write_text(f"[caller]\n{may}\n{line}\n")
     return path, token
 
 
@@ -201,7 +201,7 @@ def test_the_settings_serve_whom_the_secret_names(
         tmp_path: pathlib.Path, certificate: tuple[pathlib.Path, pathlib.Path]) -> None:
     """A server with the ConfigMap's settings: probes need no token, calls do."""
     cert, key = certificate
-    auth, token = identities(tmp_path, "admin")
+    auth, token = identities(tmp_path, "roles = admin")
     config = named("ConfigMap")["data"]["athanord.conf"]
     here = {r"0\.0\.0\.0:\d+": "127.0.0.1:0", r"/run/\S+/tls\.crt": cert,
             r"/run/\S+/tls\.key": key, r"/run/\S+/auth\.conf": auth, "6GiB": "1GiB"}
@@ -242,7 +242,7 @@ def runtime(tmp_path: pathlib.Path) -> Iterator[tuple[subprocess.Popen, dict, di
     onnx.save(onnx_models.model([onnx.helper.make_node("Relu", ["x"], ["y"])],
                                 [onnx_models.value("x", [2, 3])],
                                 [onnx_models.value("y", [2, 3])]), models / "model.onnx")
-    auth, token = identities(tmp_path, "infer, upload")
+    auth, token = identities(tmp_path, "roles = infer, upload\nmodels = *")
     address = f"unix:{tmp_path}/socket"
     here = {"/usr/bin/athanord": built(ATHANORD), "/run/secrets/athanor/auth.conf": auth,
             "0.0.0.0:50051": address, "0.0.0.0:8080": "127.0.0.1:0", "/mnt/models": models,
