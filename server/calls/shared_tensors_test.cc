@@ -97,7 +97,7 @@ TEST_F(SharedTensorsTest, WrongParametersAreRefused) {
   auto& huge = Input("b", 3);
   Share(0, 3, &huge);
   (*huge.mutable_parameters())["shared_memory_byte_size"].set_uint64_param(~uint64_t{0});
-  ExpectRefused("UINT8 of its shape needs 3");
+  ExpectRefused("do not lie in shared memory region \"r\"");
   (*Input("b", 3).mutable_parameters())["shared_memory_offset"].set_int64_param(0);
   ExpectRefused("shared_memory_region is missing");
   (*Input("b", 3).mutable_parameters())["shared_memory_region"].set_string_param("r");

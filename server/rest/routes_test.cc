@@ -300,7 +300,7 @@ TEST_F(RestTest, MetadataConfigurationIndex) {
   EXPECT_EQ(Get("/v2/models/absent").status, 404);
   EXPECT_EQ(Json::parse(Get("/v2/models/m/config").body())["output"].dump(),
             R"([{"name":"y","data_type":"TYPE_FP32","dims":[-1,4],"label_filename":"",)"
-            R"("is_shape_tensor":false}])");
+            R"("is_shape_tensor":false,"is_non_linear_format_io":false}])");
   const std::string all = R"([{"name":"m","version":"1","state":"READY","reason":""}])";
   EXPECT_EQ(Ask("POST", "/v2/repository/index")->AwaitEnd().body(), all);
   EXPECT_EQ(Ask("POST", "/v2/repository/index", R"({"ready":true})")->AwaitEnd().body(), all);
