@@ -82,7 +82,11 @@ absl::StatusOr<RepositoryFolder> RepositoryFolder::Open(const std::string& path)
   if (!error && !fs::is_directory(real, error) && !error) {
     error = std::make_error_code(std::errc::not_a_directory);
   }
-  if (error) return Failed("open the model repository", path, error.message());
+  // The whole of the path, however long: it is a flag's.
+  if (error) {
+    return absl::FailedPreconditionError(
+        Cat("--model_repository: cannot open ", path, ": ", error.message()));
+  }
   RepositoryFolder folder(real.string());
   RETURN_IF_ERROR(folder.Folders("").status());
   return folder;
