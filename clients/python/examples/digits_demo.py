@@ -95,10 +95,21 @@ def run_digits(client: athanor.Client) -> bool:
     return right and bool(error < 1e-3) and bool(accuracy >= 0.95)
 
 
-def run_file(client: athanor.Client, path: pathlib.Path) -> bool:
+def bounds(text: str) -> tuple[str, int | tuple[int, int]]:
+    """A dim of the command line: NAME=LOW:HIGH, or NAME=SIZE."""
+    name, equals, sizes = text.partition("=")
+    low, colon, high = sizes.partition(":")
+    if not (name and equals and low.isdigit() and (high.isdigit() if colon else not high)):
+        raise argparse.ArgumentTypeError(f"{text!r}: give NAME=LOW:HIGH, such as batch=1:64, or "
+                                         "NAME=SIZE")
+    return name, (int(low), int(high)) if colon else int(low)
+
+
+def run_file(client: athanor.Client, path: pathlib.Path,
+             dims: dict[str, int | tuple[int, int]]) -> bool:
     """Uploads a model file and calls it once, every dim at its least size."""
     start = time.perf_counter()
-    model = client.upload(path, name=path.stem)
+    model = client.upload(path, name=path.stem, dims=dims or None)
     model.wait("baseline", timeout=600)
     info = model.info()
     print(f"{info.name} version {info.version}: baseline plan {info.plan_id} after "
@@ -126,10 +137,12 @@ def main() -> int:
     parser.add_argument("--address", metavar="HOST:PORT",
                         help="of the server; else ATHANOR_ADDRESS, else 127.0.0.1:50051")
     parser.add_argument("--model", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--dim", type=bounds, action="append", default=[],
+                        metavar="NAME=LOW:HIGH", help="bounds of a dim of an ONNX file")
     args = parser.parse_args()
     try:
         with athanor.Client(args.address) as client:
-            ok = run_file(client, args.model) if args.model else run_digits(client)
+            ok = run_file(client, args.model, dict(args.dim)) if args.model else run_digits(client)
     except athanor.Error as error:
         print(f"{error.code}: {error}", file=sys.stderr)
         return 1
