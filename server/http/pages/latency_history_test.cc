@@ -92,7 +92,8 @@ TEST(LatencyHistoryTest, IsReadWhileItIsTaken) {
   reads.join();
   history.Take({version});
   int64_t calls = 0;
-  for (const Json& step : history.Of(version)[0]["calls"]) calls += step.get<int64_t>();
+  const Json series = history.Of(version);  // lives as long as the loop
+  for (const Json& step : series[0]["calls"]) calls += step.get<int64_t>();
   EXPECT_EQ(calls, 2000) << "each call is in one step";
 }
 
