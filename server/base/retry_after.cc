@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace athanor {
 namespace {
@@ -19,7 +20,8 @@ constexpr milliseconds kShortest{1}, kLongest{60'000};
 
 absl::Status WithRetryAfter(absl::Status status, std::chrono::nanoseconds after) {
   const milliseconds told = std::clamp(std::chrono::ceil<milliseconds>(after), kShortest, kLongest);
-  status.SetPayload(kRetryAfter, absl::Cord(absl::StrCat(told.count())));
+  const std::string text = absl::StrCat(told.count());
+  status.SetPayload(kRetryAfter, absl::Cord(absl::string_view(text)));
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "proto/google/rpc/retry_details.pb.h"
 
 namespace athanor::client {
@@ -30,7 +31,8 @@ void NoteRetryAfter(const std::string& details, absl::Status* status) {
     const absl::Duration after = absl::Seconds(retry.retry_delay().seconds()) +
                                  absl::Nanoseconds(retry.retry_delay().nanos());
     if (after <= absl::ZeroDuration()) continue;
-    status->SetPayload(kPayload, absl::Cord(absl::StrCat(absl::ToInt64Milliseconds(after))));
+    const std::string text = absl::StrCat(absl::ToInt64Milliseconds(after));
+    status->SetPayload(kPayload, absl::Cord(absl::string_view(text)));
   }
 }
 
