@@ -1,8 +1,10 @@
-"""The demo of deploy/serve with a user's own file; the SDK's wheel in a fresh environment."""
+"""The help of deploy's programs; the demo of deploy/serve with a user's own file; the SDK's wheel in
+a fresh environment."""
 
 from __future__ import annotations
 
 import pathlib
+import shutil
 import subprocess
 import sys
 import venv
@@ -32,6 +34,22 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
                                 [onnx_models.value("x", ["batch", 4])],
                                 [onnx_models.value("y", ["batch", 4])]), path)
     return path
+
+
+@pytest.mark.parametrize("program", ["serve", "test", "bench", "gpu"])
+@pytest.mark.parametrize("asked", [["--help"], ["-h"], ["--once", "--help"]])
+def test_help_comes_before_any_set_up(program: str, asked: list[str],
+                                      tmp_path: pathlib.Path) -> None:
+    """There is nothing to set up with here: no list of packages, no Bazel."""
+    (tmp_path / "deploy").mkdir()
+    for name in ("setup", program):
+        shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy")
+    done = subprocess.run([f"deploy/{program}", *asked], cwd=tmp_path, check=False,
+                          capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"deploy/{program}" in done.stdout and "set -euo" not in done.stdout
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
+        ["deploy", "setup", program])
 
 
 def demo(server: Server, *arguments: object) -> subprocess.CompletedProcess:
