@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Builds the Debian package `athanor` from what Bazel has built.
 
     bazel build //server:athanord //server:athanor-tuner //clients/cpp:athanor \\

@@ -1,4 +1,4 @@
-"""The help of deploy's programs; the demo of deploy/serve with a user's own file; the SDK's wheel in
+"""The help of deploy's programs; the demo of deploy/serve with one's own file; the SDK's wheel in
 a fresh environment."""
 
 from __future__ import annotations
