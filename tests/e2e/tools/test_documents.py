@@ -5,6 +5,8 @@ the commands, and the rest is what they print. All of a page runs in one folder,
 that starts `athanord` starts a server, which the page's later commands reach; without one they
 reach the shared server. Every command must end with 0, and what a page says is printed must be.
 
+Within sentences, commands and flags in backquotes are those that the programs' help has.
+
 What is replaced in a command is in PORTS, FOLDERS and MEASURING, and nothing else is. What cannot
 run here is in NOT_RUN with its reason; a row there that no command needs fails as well.
 """
@@ -67,6 +69,11 @@ NOT_RUN = {
         "sudo apt install": "needs root, and changes the machine; test_image.py installs it",
     },
 }
+# Flags in sentences that are other programs'.
+OTHERS_FLAGS = {"--save-result": "vllm", "--shared-memory": "perf_analyzer",
+                "--streaming": "perf_analyzer", "--trace-": "perf_analyzer"}
+BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
+FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 TOKEN = "documents-token"
 AUTH = f"""
 [ops]
@@ -211,8 +218,9 @@ class Page:
         for address, of in PORTS.items():
             command = command.replace(address, of(self.server))
         done = subprocess.run(["bash", "-euo", "pipefail", "-c", f"{ZSH}\n{command}"],
-                              cwd=self.folder, env=self.environment(), input="hello\n", text=True, timeout=100,
-                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                              cwd=self.folder, env=self.environment(), input="hello\n",
+                              text=True, timeout=100, check=False, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
         if printed is None:
             assert done.returncode == 0, f"{command}\n{done.stdout}"
         else:
@@ -220,8 +228,8 @@ class Page:
 
     def environment(self) -> dict[str, str]:
         """Programs and shells as a user has them, with a home of its own."""
-        folders = [ATHANORD.parent, CLI.parent, built(ROOT / "bazel-bin/clients/bench/athanor-bench"
-                                                      ).parent, ROOT / ".venv/bin"]
+        folders = [*(built(program).parent for program in (ATHANORD, CLI, BENCH)),
+                   ROOT / ".venv/bin"]
         return {"PATH": ":".join([*map(str, folders), os.environ["PATH"]]),
                 "HOME": str(self.folder / "home"), "ATHANOR_ADDRESS": self.server.address}
 
@@ -288,3 +296,53 @@ def test_what_does_not_run_is_in_its_page(page: str, start: str) -> None:
     lines = [re.sub(r"\\\n *", "", command) for block in Blocks(ROOT / page).shell
              for command, _ in commands(block)]
     assert any(line.startswith(start) for line in lines), f"{page} has no such command any more"
+
+
+@pytest.fixture(scope="module")
+def helps() -> dict[str, str]:
+    """Help by command: "athanor", "athanor cache", "athanor cache gc"."""
+    found = {}
+
+    def read(program: pathlib.Path, *words: str) -> None:
+        text = subprocess.run([built(program), *words, "--help"], capture_output=True, text=True,
+                              check=True).stdout
+        found[" ".join([program.name, *words])] = text
+        listed = re.search(r"^Subcommands:\n((?:  .*\n)*)", text, re.M)
+        for word in re.findall(r"^  (\w+)", listed[1], re.M) if listed else ():
+            read(program, *words, word)
+
+    for program in (ATHANORD, CLI, BENCH):
+        read(program)
+    for name in ("serve", "test", "bench"):
+        read(ROOT / "deploy" / name)
+    return found
+
+
+def spoken(page: pathlib.Path) -> list[str]:
+    """Returns what sentences of a page have in backquotes."""
+    sentences = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(), flags=re.S | re.M)
+    return [re.sub(r"\s+", " ", code) for code in re.findall(r"`([^`]+)`", sentences)]
+
+
+def test_flags_in_sentences_are_known(helps: dict[str, str]) -> None:
+    known = {flag for text in helps.values() for flag in FLAG.findall(text)}
+    said = {(str(page.relative_to(ROOT)), flag) for page in PAGES for code in spoken(page)
+            for flag in FLAG.findall(code)}
+    assert len(said) > 100
+    unknown = {(page, flag) for page, flag in said if flag not in known | OTHERS_FLAGS.keys()}
+    assert not unknown, "no program's help has these"
+    assert OTHERS_FLAGS.keys() <= {flag for _, flag in said}, "no page names these any more"
+
+
+def test_commands_in_sentences_are_known(helps: dict[str, str]) -> None:
+    said = [code for page in PAGES for code in spoken(page)
+            if re.match(r"(athanor|athanor-bench) [a-z]", code)]
+    assert len(said) > 20
+    for code in said:
+        program, first, *rest = re.findall(r"\S+", code)
+        command = f"{program} {first}"
+        if rest and "Subcommands:" in helps.get(command, ""):
+            command += f" {rest[0]}"
+        assert command in helps, code
+        flags = set(FLAG.findall(code)) - set(FLAG.findall(helps[command] + helps[program]))
+        assert not flags, f"{code}: {command} has no such flag"
