@@ -22,7 +22,7 @@ constexpr char kConfig[] = "config.json", kTekken[] = "tekken.json", kVocabulary
                kTokenizerConfig[] = "tokenizer_config.json";
 // The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
 // clients/cpp/inputs/checkpoint_files.cc).
-constexpr std::string_view kTexts[] = {kConfig,
+constexpr absl::string_view kTexts[] = {kConfig,
                                         "generation_config.json",
                                         "model.safetensors.index.json",
                                         "tokenizer.json",
@@ -127,8 +127,8 @@ bool CheckpointUpload::IsWeights(size_t file) const {
 }
 
 bool CheckpointUpload::IsFileOfHf(std::string_view path) {
-  return absl::c_linear_search(kTexts, path) || IsRanks(path) || IsModuleConfig(path) ||
-         IsSafetensors(path);
+  const bool text = absl::c_any_of(kTexts, [path](absl::string_view name) { return path == name; });
+  return text || IsRanks(path) || IsModuleConfig(path) || IsSafetensors(path);
 }
 
 absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const {
