@@ -22,19 +22,19 @@ constexpr char kConfig[] = "config.json", kTekken[] = "tekken.json", kVocabulary
                kTokenizerConfig[] = "tokenizer_config.json";
 // The texts of format "hf". Clients send these and no others (clients/python/athanor/wire.py,
 // clients/cpp/inputs/checkpoint_files.cc).
-constexpr absl::string_view kTexts[] = {kConfig,
-                                        "generation_config.json",
-                                        "model.safetensors.index.json",
-                                        "tokenizer.json",
-                                        "tokenizer.model",
-                                        kTekken,
-                                        kVocabulary,
-                                        kTokenizerConfig,
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "chat_template.jinja",
-                                        "modules.json",
-                                        "config_sentence_transformers.json"};
+constexpr const char* kTexts[] = {kConfig,
+                                  "generation_config.json",
+                                  "model.safetensors.index.json",
+                                  "tokenizer.json",
+                                  "tokenizer.model",
+                                  kTekken,
+                                  kVocabulary,
+                                  kTokenizerConfig,
+                                  "special_tokens_map.json",
+                                  "added_tokens.json",
+                                  "chat_template.jinja",
+                                  "modules.json",
+                                  "config_sentence_transformers.json"};
 // Peak memory of an import per byte of a head: a GGUF array of i8 becomes one of int64_t, and an
 // empty string of a JSON text an object of about as much.
 constexpr int64_t kImportBytes = 40;
@@ -127,8 +127,8 @@ bool CheckpointUpload::IsWeights(size_t file) const {
 }
 
 bool CheckpointUpload::IsFileOfHf(std::string_view path) {
-  const bool text = absl::c_any_of(kTexts, [path](absl::string_view name) { return path == name; });
-  return text || IsRanks(path) || IsModuleConfig(path) || IsSafetensors(path);
+  return absl::c_linear_search(kTexts, path) || IsRanks(path) || IsModuleConfig(path) ||
+         IsSafetensors(path);
 }
 
 absl::Status CheckpointUpload::CheckFiles(const v1::UploadHeader& header) const {
