@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the Debian package `athanor` from what Bazel has built.
 
-    bazel build //server:athanord //server:athanor-tuner //clients/cpp:athanor \\
+    bazel build --config=package //server:athanord //server:athanor-tuner //clients/cpp:athanor \\
         //clients/bench:athanor-bench
     deploy/package/deb.py --out .
 
@@ -44,9 +44,15 @@ FILES = {
     "deploy/prometheus/alerts.yml": "usr/share/athanor/prometheus/alerts.yml",
     "deploy/grafana/tensors.json": "usr/share/athanor/grafana/tensors.json",
     "deploy/grafana/tokens.json": "usr/share/athanor/grafana/tokens.json",
-    "CHANGELOG.md": "usr/share/doc/athanor/CHANGELOG.md",
-    "LICENSE": "usr/share/doc/athanor/copyright",
 }
+CHANGELOG = "usr/share/doc/athanor/changelog.gz"
+COPYRIGHT = """\
+Copyright: The Athanor developers.
+
+Athanor is distributed under the Apache License, Version 2.0.
+
+On Debian systems its text is in /usr/share/common-licenses/Apache-2.0.
+"""
 # Loaded by name when the server starts, so that no program names it as needed.
 LOADED = ("libopenblas0-pthread",)
 # What dpkg runs.
@@ -159,13 +165,23 @@ def copy(source: pathlib.Path, target: pathlib.Path, mode: int) -> None:
     target.chmod(mode)
 
 
+def compressed(path: pathlib.Path) -> bytes:
+    """Returns equal bytes for equal texts: they hold no name and no time."""
+    return gzip.compress(path.read_bytes(), mtime=0)
+
+
 def fill(root: pathlib.Path, binaries: pathlib.Path) -> None:
     """Lays out the package's files below `root`."""
     for source, target in PROGRAMS.items():
         copy(binaries / source, root / target, 0o755)
+        if is_elf(root / target):
+            # A build-id is no symbol: it stays.
+            run("strip", "--strip-all", "--remove-section=.comment", root / target)
     (root / "usr/bin/athanord").symlink_to("../lib/athanor/athanord")
     for source, target in FILES.items():
         copy(ROOT / source, root / target, 0o644)
+    (root / CHANGELOG).write_bytes(compressed(ROOT / "CHANGELOG.md"))
+    (root / "usr/share/doc/athanor/copyright").write_text(COPYRIGHT)
     for tool in TOOLS:
         program = root / "usr/bin" / tool
         for shell, place in COMPLETIONS.items():
@@ -176,8 +192,7 @@ def fill(root: pathlib.Path, binaries: pathlib.Path) -> None:
         manuals.mkdir(parents=True, exist_ok=True)
         run(program, "man", "--out", manuals)
     for page in sorted(manuals.glob("*.1")):
-        # Equal bytes of equal pages: no name, no time.
-        page.with_suffix(".1.gz").write_bytes(gzip.compress(page.read_bytes(), mtime=0))
+        page.with_suffix(".1.gz").write_bytes(compressed(page))
         page.unlink()
 
 

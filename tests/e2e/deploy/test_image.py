@@ -2,12 +2,15 @@
 it builds serves, restores its models, is upgraded, removed and purged.
 
 No registry is asked: mmdebstrap makes `debian:12-slim`, kept for a week below ~/.cache/athanor. The
-package of the first stage is the one built from bazel-bin, so that nothing is compiled again.
-Needs root, as mmdebstrap and buildah's isolation by chroot do, and Debian's archive.
+package of the first stage is the one built from bazel-bin, so that nothing is compiled again: with
+the tuner of `bazel build --config=package //server:athanor-tuner`, as the image has it.
+Needs root, mounts, as mmdebstrap and buildah's isolation by chroot do, and Debian's archive: it is
+skipped where a first container does not run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
@@ -30,7 +33,6 @@ from deploy.package import deb  # noqa: E402
 if os.geteuid() != 0:
     pytest.skip("makes a Debian root: needs root", allow_module_level=True)
 
-BASE = pathlib.Path.home() / ".cache/athanor/debian-12-slim.tar"
 BASE_DAYS = 7
 MIRRORS = [f"deb http://deb.debian.org/{archive} {suite} main" for archive, suite in
            (("debian", "bookworm"), ("debian", "bookworm-updates"),
@@ -40,8 +42,15 @@ SLIM = [f"--dpkgopt={line}" for line in
         ("path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*",
          "path-exclude=/usr/share/info/*", "path-exclude=/usr/share/doc/*",
          "path-include=/usr/share/doc/*/copyright")]
-# Unpacked. LLVM, Clang and what they need are 260 of them, the Debian root 125.
-MOST_MB = 530
+# The hook makes /bin a link into /usr before anything is unpacked, as Debian's images have it; the
+# package that does so afterwards needs all of Perl.
+DEBOOTSTRAP = ["mmdebstrap", "--variant=minbase",
+               "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+               '--aptopt=APT::Install-Recommends "0"', *SLIM, "bookworm"]
+MADE_BY = hashlib.sha256("\n".join([*DEBOOTSTRAP, *MIRRORS]).encode()).hexdigest()[:8]
+BASE = pathlib.Path.home() / f".cache/athanor/debian-12-slim-{MADE_BY}.tar"
+# Unpacked.
+MOST_MB = 400
 
 
 def run(*command: object, **options: object) -> str:
@@ -56,20 +65,36 @@ def run(*command: object, **options: object) -> str:
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
     """A folder in memory: dpkg waits for the disk after every file."""
     folder = tmp_path_factory.mktemp("memory")
-    run("mount", "-t", "tmpfs", "-o", "size=4g,dev", "athanor-image", folder)
+    try:
+        run("mount", "-t", "tmpfs", "-o", "size=4g,dev", "athanor-image", folder)
+    except AssertionError as error:
+        pytest.skip(f"mounts are not permitted here: {error}")
     yield folder
     run("umount", "--lazy", folder)
 
 
 @pytest.fixture(scope="module")
-def base(memory: pathlib.Path) -> pathlib.Path:
+def permitted(memory: pathlib.Path) -> None:
+    """Skips where buildah cannot run even a program of this machine: what fails later, fails."""
+    (memory / "probe").mkdir()
+    probe = Image(memory / "probe")
+    try:
+        probe.name = probe.buildah("from", "scratch").strip()
+        folders = [word for folder in ("/usr", "/lib", "/lib64")
+                   for word in ("--volume", f"{folder}:{folder}:ro")]
+        probe.buildah("run", "--isolation", "chroot", *folders, probe.name, "--", "/usr/bin/true")
+        probe.buildah("rm", probe.name)
+    except AssertionError as error:
+        pytest.skip(f"buildah cannot run a container here: {error}")
+
+
+@pytest.fixture(scope="module")
+def base(permitted: None, memory: pathlib.Path) -> pathlib.Path:
     """The files of debian:12-slim."""
     if not BASE.exists() or time.time() - BASE.stat().st_mtime > BASE_DAYS * 86400:
         BASE.parent.mkdir(parents=True, exist_ok=True)
         new = memory / "base.tar"
-        run("mmdebstrap", "--variant=minbase", '--aptopt=APT::Install-Recommends "0"', *SLIM,
-            "--include=usr-is-merged", "bookworm", new, *MIRRORS,
-            env={**os.environ, "TMPDIR": str(memory)})
+        run(*DEBOOTSTRAP, new, *MIRRORS, env={**os.environ, "TMPDIR": str(memory)})
         shutil.move(new, BASE.with_suffix(".new"))
         BASE.with_suffix(".new").rename(BASE)
     return BASE
@@ -80,6 +105,9 @@ def package(memory: pathlib.Path) -> pathlib.Path:
     """A context in place of the stage `build`: the folder with its package."""
     for program in deb.PROGRAMS:
         built(ROOT / "bazel-bin" / program)
+    tuner = ROOT / "bazel-bin/server/athanor-tuner"
+    assert not [name for name in deb.needed(tuner) if "LLVM" in name], \
+        "build it as the package has it: bazel build --config=package //server:athanor-tuner"
     folder = memory / "build/package"
     folder.mkdir(parents=True)
     deb.build(folder, ROOT / "bazel-bin")
@@ -182,7 +210,9 @@ def state(memory: pathlib.Path, image: Image) -> pathlib.Path:
 
 
 def test_it_is_small_and_runs_as_its_own_user(image: Image) -> None:
-    assert image.megabytes() <= MOST_MB
+    megabytes = image.megabytes()
+    print(f"the image has {megabytes:.0f} MB")
+    assert megabytes <= MOST_MB
     config = image.config()
     assert config["User"] == "athanor" and config["StopSignal"] == "SIGTERM"
     assert set(config["ExposedPorts"]) == {"50051/tcp", "8080/tcp"}
