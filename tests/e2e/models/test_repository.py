@@ -129,7 +129,7 @@ def test_a_start_serves_the_folder_and_a_restart_keeps_it(
     newest = put(models / "a/10", 2)
     beside = linear(3)
     (models / "b/3/model.onnx").mkdir(parents=True)
-    onnx.save(beside, str(models / "b/3/model.onnx/model.onnx"), save_as_external_data=True,
+    onnx.save(linear(3), str(models / "b/3/model.onnx/model.onnx"), save_as_external_data=True,
               location="weights.bin", size_threshold=0)
     (models / "b/config.pbtxt").write_text(CONFIG)
     graph = athanor.Graph("double")
