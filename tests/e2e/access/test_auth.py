@@ -222,7 +222,7 @@ def test_made_tokens_and_the_documents_example(tmp_path: pathlib.Path) -> None:
     assert len(made) == 2
     assert made[1] == "token = sha256:" + hashlib.sha256(made[0].encode()).hexdigest()
     text = (ROOT / "docs/security.md").read_text()
-    example = re.search(r"```\n(# auth.conf\n.*?)```", text, re.S)
+    example = re.search(r"```ini\n(# auth.conf\n.*?)```", text, re.S)
     assert example is not None
     file = tmp_path / "auth.conf"
     file.write_text(f"{example[1]}\n[made]\nroles = admin\n{made[1]}\n")

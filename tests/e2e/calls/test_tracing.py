@@ -332,7 +332,7 @@ def test_refusals_and_ids(traced: Server, collector: Collector) -> None:
     with traced.client() as client, pytest.raises(athanor.NotFound) as error:
         client.model("none").info()
     assert log_lines(traced, f"request={error.value.request_id} ")
-    told = subprocess.run([built(CLI), "--address", traced.address, "versions", "none"],
+    told = subprocess.run([built(CLI), "--address", traced.address, "rollback", "none"],
                           capture_output=True, text=True, check=False, timeout=60).stderr
     id_ = told.rpartition("(request ")[2].rstrip(")\n")
     assert log_lines(traced, f"request={id_} "), told
@@ -472,7 +472,7 @@ def test_names_of_identities_and_no_secrets(collector: Collector, tmp_path: path
     token = "tracing-token-1"
     file = tmp_path / "auth.conf"
     file.write_text(f"[team]\ntoken = sha256:{hashlib.sha256(token.encode()).hexdigest()}\n"
-                    "roles = infer, upload, monitor\n")
+                    "roles = infer, upload, monitor\nmodels = *\n")
     server = Server(tmp_path / "state", f"--otlp_endpoint=http://127.0.0.1:{collector.port}",
                     f"--auth={file}", "--http_listen=127.0.0.1:0").start()
     try:
