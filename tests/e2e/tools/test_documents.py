@@ -3,7 +3,8 @@
 A block is of commands if its language is none or a shell's. Where lines begin with `$ `, those are
 the commands, and the rest is what they print. All of a page runs in one folder, in order. A command
 that starts `athanord` starts a server, which the page's later commands reach; without one they
-reach the shared server. Every command must end with 0, and what a page says is printed must be.
+reach the shared server. Every command must end with 0 (one of service levels may miss
+them), and what a page says is printed must be.
 
 Within sentences, commands and flags in backquotes are those that the programs' help has.
 
@@ -225,7 +226,9 @@ class Page:
                               text=True, timeout=100, check=False, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)
         if printed is None:
-            assert done.returncode == 0, f"{command}\n{done.stdout}"
+            # 3: it measured, but this machine missed the service levels, which a test cannot ask.
+            good = (0, 3) if re.match("athanor-bench .*--goodput", command, re.S) else (0,)
+            assert done.returncode in good, f"{command}\n{done.stdout}"
         else:
             assert done.stdout == printed, command
 
