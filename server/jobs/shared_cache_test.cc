@@ -75,7 +75,7 @@ TEST_F(SharedCacheTest, WaitsAndGoesOnOnceTheOtherHasGivenUp) {
   TheyBegin(*version);
   auto job = StartParked(version);
   EXPECT_EQ(job->state().phase(), Job::QUEUED);
-  EXPECT_THAT(job->state().waits_for(), HasSubstr("theirs"));
+  EXPECT_THAT(job->state().waits_for(), HasSubstr("an equal graph"));
   lease_->Release();  // the other server failed: the plan is made here
   AwaitEnd(*job);
   EXPECT_EQ(job->state().phase(), Job::DONE);

@@ -77,7 +77,7 @@ TEST_F(SharedSearchTest, GoesOnOnceTheOtherIsGone) {
   auto job = Start(version);
   const Job waits = AwaitWaiting(*job);
   EXPECT_EQ(waits.phase(), Job::SEARCHING);
-  EXPECT_THAT(waits.waits_for(), HasSubstr("theirs"));
+  EXPECT_THAT(waits.waits_for(), HasSubstr("an equal graph"));
   EXPECT_EQ(Run(*version, 2).value(), 6);  // the baseline serves meanwhile
   EXPECT_EQ(Searches(), 0);
   lease_->Release();  // it was killed and found nothing
