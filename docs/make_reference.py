@@ -194,6 +194,8 @@ def flags() -> str:
         if not member or kind not in FLAG_TYPES:
             raise Wrong(f"options: --{name}: no member {field} or no type {kind}")
         default = member[1] or ""
+        if named := re.fullmatch(r"std::string\((\w+)\)", default):
+            default = re.search(rf'\b{named[1]} = ("[^"]*");', header)[1]
         if kind == "kString":
             default = f"`{ast.literal_eval(default)}`" if default else ""
         elif kind != "kBool":
