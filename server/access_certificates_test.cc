@@ -113,6 +113,7 @@ TEST_F(AccessCertificatesTest, AreIdentities) {
   EXPECT_NE(Ask(way).error_code(), Code::UNAUTHENTICATED);
   EXPECT_NE(Ask(way).error_code(), Code::PERMISSION_DENIED);
   EXPECT_EQ(AskHttp(way), 200);
+  EXPECT_EQ(AskHttp(way, {{"Authorization", "x"}}), 401);  // of somebody else, who shows no token
   // What they may do is their identity's alone.
   EXPECT_EQ(way.http->Get("/status.json")->status, 403);
   const httplib::Result denied = way.http->Get("/v2/models/other");
@@ -199,7 +200,7 @@ TEST_F(AccessCertificatesTest, OfBrowsersAreForPages) {
       "[desk]\nroles = monitor\ncertificate = subject:CN=desk\n");
   const TestPems desk = Signed({.name = "desk"}, &authority_);
   Way way = WayOf(&edge_), pages = WayOf(&desk);
-  EXPECT_EQ(AskHttp(way, {{"Origin", "https://elsewhere.test"}}), 401);
+  EXPECT_EQ(AskHttp(way, {{"Origin", "https://elsewhere.test"}}), 403);
   EXPECT_EQ(AskHttp(way), 200);
   EXPECT_EQ(pages.http->Get("/status.json", {{"Origin", "https://elsewhere.test"}})->status, 200);
 }

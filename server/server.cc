@@ -75,11 +75,13 @@ absl::Status FindCaller(const Access& access, const Route& route, HttpExchange* 
     token = BasicPassword(*header);
   }
   // Browsers show a certificate whichever site asks, and tell it when they send something: only a
-  // page may be had with it then.
+  // page may be had with it then. Whoever shows something else than a token may be a client of the
+  // certificate's owner.
   const bool another_site = request.Header("Origin") != nullptr && route.role != Role::kMonitor;
-  ASSIGN_OR_RETURN(Caller caller,
-                   access.Admit({route.role}, absl::StrCat(request.method, " ", route.path), token,
-                                another_site ? nullptr : request.certificate.get()));
+  ASSIGN_OR_RETURN(
+      Caller caller,
+      access.Admit({route.role}, absl::StrCat(request.method, " ", route.path), token,
+                   header != nullptr || another_site ? nullptr : request.certificate.get()));
   if (!caller.name().empty()) exchange->set_client(caller.name());
   exchange->set_caller(std::move(caller));
   return absl::OkStatus();

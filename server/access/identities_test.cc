@@ -148,7 +148,7 @@ TEST(IdentitiesTest, CacheGroups) {
   const auto read = Parse(
       absl::StrCat(WithLines(""), "[b]\nroles = admin\ncache_group = all\n", "token = ", kSecond));
   ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ((*(*read)->OfToken("first", absl::Now()))->cache_group, "a") << "its own";
+  EXPECT_EQ((*(*read)->OfToken("first", absl::Now()))->cache_group, "=a") << "its own";
   EXPECT_EQ((*(*read)->OfToken("second", absl::Now()))->cache_group, "all");
   EXPECT_THAT(Wrong(WithLines("cache_group = a b")),
               HasSubstr("leave it out to share with nobody"));

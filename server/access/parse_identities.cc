@@ -29,6 +29,9 @@ constexpr size_t kMostPatterns = 256;
 constexpr size_t kMostTokens = 1'000;
 constexpr size_t kMostCertificates = 10'000;
 
+// The group of an identity that names none; no line can name it.
+std::string OwnGroup(absl::string_view name) { return absl::StrCat("=", name); }
+
 bool IsName(absl::string_view text) {
   return !text.empty() && text.size() <= kMostName &&
          std::all_of(text.begin(), text.end(), [](char c) {
@@ -126,7 +129,7 @@ absl::Status IdentitiesBuilder::Begin(absl::string_view name) {
   }
   drafts_.push_back({.line = line_});
   drafts_.back().identity.name = std::string(name);
-  drafts_.back().identity.cache_group = std::string(name);
+  drafts_.back().identity.cache_group = OwnGroup(name);
   return absl::OkStatus();
 }
 
@@ -298,7 +301,7 @@ absl::Status IdentitiesBuilder::Check(const Draft& draft) const {
   if (!named && !identity.models.empty()) {
     return wrong("has models, which do nothing for the roles ", roles.Text());
   }
-  if (identity.cache_group != identity.name && !Roles({Role::kInfer}).Admit(roles)) {
+  if (identity.cache_group != OwnGroup(identity.name) && !Roles({Role::kInfer}).Admit(roles)) {
     return wrong("has cache_group, but not the role infer");
   }
   for (const QuotaRow& row : kQuotas) {

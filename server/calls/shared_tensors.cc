@@ -91,7 +91,10 @@ absl::Status SharedTensors::Take(const SharedRegions& regions, const SharedUser&
       return Invalid(prefix,
                      "it has contents, and lies in shared memory; send it in one of the two");
     }
-    input_bytes_ += (*place)->bytes;  // of regions, which exist: cannot overflow
+    // Objects may be sparse: their sizes bound nothing.
+    if (__builtin_add_overflow(input_bytes_, (*place)->bytes, &input_bytes_)) {
+      return Invalid(prefix, "with it the inputs in shared memory have more than 2^63 bytes");
+    }
     inputs_.push_back({i, **std::move(place)});
   }
   for (auto& output : *request->mutable_outputs()) {

@@ -129,6 +129,15 @@ TEST_F(SharedTensorsTest, ImpossibleShapesAreNotRead) {
   EXPECT_TRUE(Read().ok());
 }
 
+TEST_F(SharedTensorsTest, SizesOfSparseObjectsAreNotSummedBeyondTheLargest) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  SharedObject sparse("sparse", 8);
+  sparse.Truncate(kHuge);
+  ASSERT_TRUE(regions_.Register(user_, {"sparse", sparse.key(), 0, kHuge}).ok());
+  for (const char* name : {"b", "c"}) Share(0, kHuge, &Input(name, kHuge), "sparse");
+  ExpectRefused("input \"c\": with it");
+}
+
 TEST_F(SharedTensorsTest, MemoryAndVanishedObjects) {
   SharedObject large("large", 2000);
   ASSERT_TRUE(regions_.Register(user_, {"large", large.key(), 0, 2000}).ok());

@@ -29,6 +29,22 @@ HttpHeaders HeadersOf(int number, const absl::Status& status, bool browser) {
   return {};
 }
 
+// Whether a page of another site sends this from a browser, which sends some forms unasked
+// (Fetch Metadata's Sec-Fetch-Site, or Origin). A token shows that the page may: browsers send none
+// by themselves.
+bool IsOfAnotherSite(const HttpRequest& request) {
+  if (request.method == "GET" || request.method == "HEAD") return false;
+  const std::string* token = request.Header("Authorization");
+  if (token != nullptr && absl::StartsWithIgnoreCase(*token, "Bearer ")) return false;
+  if (const std::string* site = request.Header("Sec-Fetch-Site"); site != nullptr) {
+    return *site != "same-origin" && *site != "none";
+  }
+  const std::string* origin = request.Header("Origin");
+  const std::string* host = request.Header("Host");
+  return origin != nullptr && (host == nullptr || (*origin != absl::StrCat("http://", *host) &&
+                                                   *origin != absl::StrCat("https://", *host)));
+}
+
 }  // namespace
 
 HttpRefusal RefusalOf(const absl::Status& status, bool browser) {
@@ -91,6 +107,9 @@ std::variant<const Route*, HttpRefusal> RouteOf(const HttpRequest& request, bool
   }
   if (found.status == 405) {
     return HttpRefusal{405, absl::StrCat("only ", found.allow), {{"Allow", found.allow}}};
+  }
+  if (IsOfAnotherSite(request)) {
+    return HttpRefusal{403, "a page of another site may send nothing here without a token"};
   }
   return found.route;
 }

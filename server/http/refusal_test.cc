@@ -43,6 +43,32 @@ TEST(RefusalTest, CodesForTheLog) {
   }
 }
 
+TEST(RefusalTest, PagesOfOtherSitesSendNothing) {
+  const HostNames hosts("127.0.0.1:80", {"a"});
+  const Routes routes({{.method = "POST", .path = "/here"}, {.method = "GET", .path = "/here"}});
+  const auto status = [&](std::string method, HttpHeaders headers) {
+    headers.emplace_back("Host", "a");
+    const auto found =
+        RouteOf({.method = std::move(method), .path = "/here", .headers = std::move(headers)},
+                /*http_1_0=*/false, hosts, routes);
+    const auto* refusal = std::get_if<HttpRefusal>(&found);
+    return refusal == nullptr ? 200 : refusal->status;
+  };
+  EXPECT_EQ(status("POST", {}), 200);  // no browser
+  EXPECT_EQ(status("POST", {{"Sec-Fetch-Site", "same-origin"}, {"Origin", "null"}}), 200);
+  EXPECT_EQ(status("POST", {{"Sec-Fetch-Site", "none"}}), 200);
+  EXPECT_EQ(status("POST", {{"Sec-Fetch-Site", "cross-site"}}), 403);
+  EXPECT_EQ(status("POST", {{"sec-fetch-site", "same-site"}, {"Origin", "http://a"}}), 403);
+  EXPECT_EQ(status("POST", {{"Origin", "http://a"}}), 200);
+  EXPECT_EQ(status("POST", {{"Origin", "https://a"}}), 200);
+  for (const char* origin : {"null", "http://b", "http://a:81", "a", ""}) {
+    EXPECT_EQ(status("POST", {{"Origin", origin}}), 403) << origin;
+    EXPECT_EQ(status("POST", {{"Origin", origin}, {"Authorization", "Bearer t"}}), 200);
+    EXPECT_EQ(status("POST", {{"Origin", origin}, {"Authorization", "Basic t"}}), 403);
+    EXPECT_EQ(status("GET", {{"Origin", origin}}), 200);
+  }
+}
+
 TEST(RefusalTest, HostsComeBeforeRoutes) {
   const HostNames hosts("127.0.0.1:80", {"a"});
   const Routes routes({{.method = "GET", .path = "/here"}});

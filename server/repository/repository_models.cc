@@ -56,7 +56,8 @@ void RepositoryModels::LookAtAll(Look look) {
     LogError("the model repository cannot be read", {{"error", names.status().message()}});
     return;
   }
-  if (!ByCalls(options_)) ForgetMissing(*names);
+  // An empty folder may be one that is not mounted.
+  if (!ByCalls(options_) && !names->empty()) ForgetMissing(*names);
   for (const std::string& name : *names) {
     if (stopping_) return;
     if (ByCalls(options_)) {
@@ -264,7 +265,8 @@ void RepositoryModels::Tidy(const std::string& name) {
     const auto at = loaded.find(version);
     if (at == loaded.end() || at->second->plan() == nullptr) return;
   }
-  if (others.empty() || !Delete(name, others).ok()) return;
+  // Where nothing is wanted, the folder is being changed or its config is wrong: what serves stays.
+  if (wanted.empty() || others.empty() || !Delete(name, others).ok()) return;
   for (int64_t version : others) known->second.stamps.erase(version);
   Tell(name);
 }

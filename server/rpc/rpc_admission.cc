@@ -46,8 +46,10 @@ struct Credentials {
   Credentials(ServerCore& core, const grpc::CallbackServerContext& context) {
     const Access& access = core.access();
     if (access.open()) return;
-    token = BearerToken(MetadataOf(context, kAuthorization));
-    if (!token.empty() || access.certificates() == nullptr) return;
+    const absl::string_view authorization = MetadataOf(context, kAuthorization);
+    token = BearerToken(authorization);
+    // Whoever shows something else than a token may be a client of the certificate's owner.
+    if (!authorization.empty() || access.certificates() == nullptr) return;
     const auto auth = context.auth_context();
     const auto pem = auth->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
     if (!pem.empty()) certificate = access.certificates()->OfPem({pem[0].data(), pem[0].size()});
