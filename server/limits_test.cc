@@ -375,7 +375,7 @@ void Streams() {
   while (test.server->core().active_calls() > 0) std::this_thread::yield();
   Watchers watchers(test, waiting.compile_job_id());
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(watchers.Add().ok());
-  ExpectRefused(watchers.Add(), kExhausted, {"3 watchers", "--max_streams"});
+  ExpectRefused(watchers.Add(), kExhausted, {"3 streams of jobs", "--max_streams"});
   EXPECT_THAT(test.Infer("served", {2}), testing::ElementsAre(2));
 }
 
