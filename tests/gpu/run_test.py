@@ -186,7 +186,7 @@ class SuitesTest(unittest.TestCase):
         for library in ("libcuda.so.1", "libnvrtc.so.13"):
             shutil.copy(EMULATOR / library, self.place)
 
-    def run_suites(self, *arguments: str, seconds: int = 300) -> dict[str, dict]:
+    def run_suites(self, *arguments: str, seconds: int = 1200) -> dict[str, dict]:
         """Runs parts; returns the rows of questions by name, and those of wrong tests."""
         output = self.place / "result.jsonl"
         output.unlink(missing_ok=True)
