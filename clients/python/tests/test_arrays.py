@@ -124,7 +124,7 @@ def test_an_array_alone_is_the_only_input() -> None:
     array = np.ones((3, 2), np.float32)
     assert list(wire.check_inputs("m", [X], array)) == ["x"]
     assert wire.check_inputs("m", [X], array)["x"] is array
-    for expected, words in (([X, Y], "takes x: f32.b, 2., y: f32.*mapping by name, not a ndarray"),
+    for expected, words in (([X, Y], "takes x: f32.b, 2., y: f32.*mapping by name: a ndarray"),
                             ([], "takes no inputs")):
         with pytest.raises(athanor.InvalidArgument, match=words):
             wire.check_inputs("m", expected, array)

@@ -23,7 +23,7 @@ class Sent:
             self.metadata = metadata
         return call
 
-    unary_stream = stream_unary = unary_unary
+    unary_stream = stream_unary = stream_stream = unary_unary
 
 
 def test_without_a_span_there_is_nothing_to_say() -> None:
