@@ -31,10 +31,12 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"),
                 *ROOT.glob("clients/python/**/README.md")])
 EXAMPLES = ROOT / "clients/python/examples"
 # Packages that a page's blocks need beside those of .venv, which come from PyPI.
-NEEDS = {"docs/rest.md": ["tritonclient[http]==2.73.0"]}
+NEEDS = {"docs/rest.md": ["tritonclient[http]==2.73.0"],
+         "docs/triton.md": ["tritonclient[grpc]==2.73.0"]}
 # What a page's blocks take for granted: by page, the code before its first block.
 BEFORE = {
     "docs/rest.md": "pixels = np.zeros((1, 64), np.float32)",
+    "docs/triton.md": "pixels = np.zeros((1, 64), np.float32)",
     "docs/infer.md": "images = np.zeros((2, 64), np.float32)",
     "docs/generate.md": 'model = client.model("smollm2")',
     "clients/python/athanor/nn/README.md": "from athanor import nn",
@@ -75,7 +77,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, pa
         module.initialise(1)
         np.savez(folder / f"{name}.npz", **module.state_dict())
     server = Server(folder / "state", "--openai_listen=127.0.0.1:0",
-                    "--http_listen=127.0.0.1:0").start()
+                    "--http_listen=127.0.0.1:0", "--shared_memory=/frames-*").start()
     with server.client() as client:
         import digits_demo
         with np.load(digits_demo.WEIGHTS, allow_pickle=False) as weights:
