@@ -115,7 +115,7 @@ TEST_F(AccessCertificatesTest, AreIdentities) {
   EXPECT_NE(Ask(way).error_code(), Code::PERMISSION_DENIED);
   EXPECT_EQ(AskHttp(way), 200);
   EXPECT_EQ(AskHttp(way, {{"Authorization", "x"}}), 401);  // of somebody else, who shows no token
-  // What they may do is their identity's alone.
+  // They may do what their identity may, no more.
   EXPECT_EQ(way.http->Get("/status.json")->status, 403);
   const httplib::Result denied = way.http->Get("/v2/models/other");
   EXPECT_EQ(denied->status, 403);

@@ -42,7 +42,7 @@ TEST(AdmissionTest, AClientAloneMayFillTheQueue) {
   EXPECT_THAT(full.message(), HasSubstr("m: 8 requests wait already"));
 }
 
-// What waits ahead is done then, by the measured pace of runs.
+// Says when the runs ahead will be done, by their measured pace.
 TEST(AdmissionTest, RefusalsSayWhenToComeAgain) {
   Admission admission({.max_queue = 1, .max_delay = microseconds(10'000), .threads = 2});
   const Admission::Ahead ahead{.all = 60'000, .apart = 60'000};

@@ -115,7 +115,7 @@ TEST_F(SharedTensorsTest, WrongParametersAreRefused) {
   ExpectRefused("raw_input_contents has 0 entries for 1 inputs that do not lie in shared memory");
 }
 
-// What a shape or a datatype makes impossible is left for the checks of all requests.
+// Leaves impossible shapes and datatypes to the checks of all requests.
 TEST_F(SharedTensorsTest, ImpossibleShapesAreNotRead) {
   auto& overflowing = Input("b", int64_t{1} << 62);
   overflowing.add_shape(4);

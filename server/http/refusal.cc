@@ -29,7 +29,7 @@ HttpHeaders HeadersOf(int number, const absl::Status& status, bool browser) {
   return {};
 }
 
-// Whether a page of another site sends this from a browser, which sends some forms unasked
+// Reports whether a page of another site sends this from a browser, which sends some forms unasked
 // (Fetch Metadata's Sec-Fetch-Site, or Origin). A token shows that the page may: browsers send none
 // by themselves.
 bool IsOfAnotherSite(const HttpRequest& request) {

@@ -1,4 +1,4 @@
-// Where spans are sent.
+// Parses the address that spans are sent to.
 //
 //   ParseCollectorAddress("--otlp_endpoint", "https://collector.example")->target;
 //   // "collector.example:4317"

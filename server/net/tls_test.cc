@@ -124,7 +124,7 @@ TEST_F(TlsTest, AuthoritiesOfClients) {
   EXPECT_THAT(error("no"), HasSubstr("holds no certificate (PEM)"));
   EXPECT_THAT(error(authority.key), HasSubstr("holds no certificate (PEM)"));
   EXPECT_THAT(error(""), HasSubstr("--tls_client_ca: cannot read '" + file + "'"));
-  // What is wrong when it is read again changes nothing.
+  // Reading a wrong file changes nothing.
   EXPECT_FALSE(tls->Reload().ok());
   EXPECT_EQ(tls->Now()->client_ca, authority.cert);
   EXPECT_EQ(

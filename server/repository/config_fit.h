@@ -1,4 +1,4 @@
-// What a configuration says of a model's inputs and outputs, held against the model itself.
+// Holds what a configuration says of inputs and outputs against the model itself.
 //
 //   FittedConfig fitted = FitConfig(config, upload.Outline().value(), "onnx").value();
 //   upload.Give(fitted.dims, fitted.batch_dim);

@@ -21,7 +21,7 @@
 
 namespace athanor {
 
-// What happens to a field of a configuration.
+// Says how a field of a configuration is used.
 struct ConfigField {
   enum class Use : uint8_t { kRead, kInert, kRefused };
   std::string_view message;  // "ModelConfig"

@@ -1,4 +1,4 @@
-// Which files of a version's folder are its model, and in which format.
+// Finds the files of a version's folder that are its model, and their format.
 //
 //   ModelSource source = FindModel(listing.files, config.message).value();
 //   source.format;   // "onnx": model.onnx, and what lies beside it

@@ -44,7 +44,7 @@ class Repository {
   // Ends what is under way, and answers calls with UNAVAILABLE. Later calls are answered so too.
   void Stop();
 
-  // Whether the first look has ended and every version that it loaded has a plan, or none to come.
+  // Reports whether the first look has ended and its versions have a plan, or none to come.
   bool ready() const { return looked_ && starting_ == 0; }
   // Told once, when it becomes ready, without locks. Told at once if it is.
   void SetReadyHook(std::function<void()> hook);

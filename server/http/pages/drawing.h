@@ -1,5 +1,5 @@
-// What the parts of the status page are drawn with: numbers that the script finds again, bars,
-// marks, and words that explain themselves.
+// Draws parts of the status page: numbers that the script finds again, bars, marks, and words
+// that explain themselves.
 //
 //   Drawing draw(status);
 //   draw.Field("models.0.memory.all", "bytes");   // <span data-path=... data-as=...>1.5 KiB</span>

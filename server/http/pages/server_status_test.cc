@@ -173,7 +173,7 @@ TEST_F(ServerStatusTest, CallsAndTheirTimes) {
   EXPECT_DOUBLE_EQ(model["latency"]["call"]["mean"], (99 * 90e-6 + 9e-3) / 100);
   EXPECT_GT(model["latency"]["call"]["p50"], 63e-6);
   EXPECT_LT(model["latency"]["call"]["p50"], 100e-6);
-  // What has happened in the last minutes is for the page alone.
+  // Only the page shows the last minutes.
   EXPECT_FALSE(model.contains("history"));
   LatencyHistory history;
   history.Take({version->shared_metrics()});
