@@ -305,8 +305,8 @@ TEST(OpenAiBackendTest, AConversationGoesOn) {
 // The key is the bearer token of calls and of the question about the model.
 TEST(OpenAiBackendTest, TheKeyIsSent) {
   FakeOpenAi server;
-  Measured(Options(1, 1), MakeOpenAiBackend({server.address(), "", "secret"}, {"llm", "", true, 0},
-                                            Prompts(6, 4)));
+  Measured(Options(1, 1), MakeOpenAiBackend({.address = server.address(), .api_key = "secret"},
+                                            {"llm", "", true, 0}, Prompts(6, 4)));
   EXPECT_EQ(server.authorization(), "Bearer secret");
   Measured(Options(1, 1), OpenAi(server, Prompts(6, 4)));
   EXPECT_EQ(server.authorization(), "");

@@ -171,6 +171,7 @@ TEST(StreamTest, EachRequestIsOneOfMaxPending) {
   test.control->HoldCompiles();
   v1::UploadModelResponse held;
   ASSERT_TRUE(test.Send(UploadMessages("held", ScaleModel({5})), &held).ok());
+  AwaitNoCalls(test);  // the upload counts until the server has let go of it
   Stream stream(test);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(stream.Send("held", 1));
   auto& core = test.server->core();
