@@ -42,8 +42,8 @@ struct EngineOptions {
   // Reports whether others lack memory: then blocks that are kept for their contents give up
   // theirs. Called between two steps, must be short. Null: nobody does.
   std::function<bool()> lacks;
-  // Called when a step finds no memory for a block; once for a sequence that is alone, however
-  // often it tries again. Must be short. Null: nobody wants to know.
+  // Called when a step finds no memory for a block; for a sequence that is alone once each time it
+  // comes so far, however often it tries the same step. Must be short. Null: nobody wants to know.
   std::function<void()> refused;
   // The time for which a sequence that is alone waits for memory of a block: engines that were
   // asked for room give it between two of their steps, and requests end.
