@@ -21,11 +21,14 @@ Clock::time_point BodyDeadline(const HttpLimits& limits, Clock::time_point began
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-absl::Status HoldBody(ServerLedger& ledger, size_t need, std::string* body,
-                      ServerLedger::Reservation* memory) {
+absl::Status HoldBody(ServerLedger& ledger, size_t need, std::optional<uint64_t> announced,
+                      std::string* body, ServerLedger::Reservation* memory) {
   if (std::cmp_less_equal(need, memory->bytes())) return absl::OkStatus();
-  const int64_t bytes =
-      std::max<int64_t>({kLeastHeld, static_cast<int64_t>(need), 2 * memory->bytes()});
+  int64_t bytes = std::max<int64_t>({kLeastHeld, static_cast<int64_t>(need), 2 * memory->bytes()});
+  // A string that grows by less than twice doubles all the same.
+  if (announced.has_value() && std::cmp_less_equal(*announced, 2 * bytes)) {
+    bytes = static_cast<int64_t>(*announced);
+  }
   ASSIGN_OR_RETURN(*memory, ledger.Reserve(HeldKind::kRequests, bytes, "a request's body"));
   body->reserve(static_cast<size_t>(bytes));
   return absl::OkStatus();

@@ -1,6 +1,6 @@
 // Bounds a request's body: what memory it takes while it comes, and by when more of it must come.
 //
-//   RETURN_IF_ERROR(HoldBody(*ledger, body.size() + more, &body, &exchange->memory()));
+//   RETURN_IF_ERROR(HoldBody(*ledger, body.size() + more, length, &body, &exchange->memory()));
 //   Until(BodyDeadline(limits, began, body.size()));
 #ifndef ATHANOR_SERVER_HTTP_BODY_LIMITS_H_
 #define ATHANOR_SERVER_HTTP_BODY_LIMITS_H_
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -32,10 +33,10 @@ std::chrono::steady_clock::time_point BodyDeadline(const HttpLimits& limits,
                                                    std::chrono::steady_clock::time_point began,
                                                    size_t bytes);
 
-// Holds memory for the `need` bytes of a body, in steps that double: never what the client
-// announces. RESOURCE_EXHAUSTED: there is none.
-absl::Status HoldBody(ServerLedger& ledger, size_t need, std::string* body,
-                      ServerLedger::Reservation* memory);
+// Holds memory for the `need` bytes of a body, in steps that double. The last one takes all that
+// the client has announced, if that is twice the step at most. RESOURCE_EXHAUSTED: there is none.
+absl::Status HoldBody(ServerLedger& ledger, size_t need, std::optional<uint64_t> announced,
+                      std::string* body, ServerLedger::Reservation* memory);
 
 }  // namespace athanor
 

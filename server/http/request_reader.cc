@@ -105,8 +105,8 @@ RequestReader::Got RequestReader::Refuse(int status, absl::string_view message) 
 }
 
 RequestReader::Got RequestReader::Advance() {
-  auto& parser = *parser_->parser;
-  if (parser.is_done()) return Got::kWhole;
+  if (lacking_.has_value()) TakeBody();
+  if (whole()) return Got::kWhole;
   if (held() == 0) return Got::kMore;
   error_code ec;
   try {
@@ -123,13 +123,14 @@ RequestReader::Got RequestReader::Advance() {
   }
   if (ec) return Refuse(400, ec.message());
   if (!head_taken_) return TakeHead();
-  return parser.is_done() ? Got::kWhole : Got::kMore;
+  return whole() ? Got::kWhole : Got::kMore;
 }
 
 RequestReader::Got RequestReader::TakeHead() {
   const auto& message = parser_->parser->get();
   parser_->parser->eager(true);
   head_taken_ = true;
+  if (const uint64_t bytes = body_bytes().value_or(0); bytes > 0) lacking_ = bytes;
   const beast::string_view target = message.target();
   if (target.size() > limits_.target_bytes) return Refuse(414, "the request's target is too long");
   const size_t question = std::min(target.find('?'), target.size());
@@ -149,6 +150,25 @@ RequestReader::Got RequestReader::TakeHead() {
   return Got::kHead;
 }
 
+void RequestReader::TakeBody() {
+  const size_t bytes = std::min<uint64_t>(*lacking_, held());
+  const asio::const_buffer came = parser_->buffer.data();
+  body().append(static_cast<const char*>(came.data()), bytes);
+  parser_->buffer.consume(bytes);
+  *lacking_ -= bytes;
+}
+
+char* RequestReader::GrowBody(size_t bytes) {
+  const size_t size = body().size();
+  body().resize(size + bytes);
+  return body().data() + size;
+}
+
+void RequestReader::KeepBody(size_t added, size_t came) {
+  body().resize(body().size() - added + came);
+  *lacking_ -= came;
+}
+
 // Returns a fault of the head that Beast lets through; empty: none.
 absl::string_view RequestReader::HeadFault() const {
   const std::string* encoding = head_.Header("Transfer-Encoding");
@@ -163,11 +183,14 @@ absl::string_view RequestReader::HeadFault() const {
 void RequestReader::Next() {
   parser_->Renew();
   head_taken_ = false;
+  lacking_.reset();
   head_ = {};
   if (held() == 0) parser_->buffer.shrink_to_fit();
 }
 
-bool RequestReader::whole() const { return parser_->parser->is_done(); }
+bool RequestReader::whole() const {
+  return lacking_.has_value() ? *lacking_ == 0 : parser_->parser->is_done();
+}
 
 bool RequestReader::keeps_alive() const { return parser_->parser->keep_alive(); }
 

@@ -11,6 +11,11 @@
 //
 // Holds at most `header_bytes` that are not parsed yet, which bounds headers, chunk extensions and
 // trailers. Does not bound the body: one Advance adds held() bytes to it at most. Drops trailers.
+// A body of known length may be read to its place, past the parser, while nothing is held:
+//
+//   char* place = reader.GrowBody(bytes);  // reader.lacking() at most
+//   reader.KeepBody(bytes, came);
+//
 // Not thread-safe.
 #ifndef ATHANOR_SERVER_HTTP_REQUEST_READER_H_
 #define ATHANOR_SERVER_HTTP_REQUEST_READER_H_
@@ -65,18 +70,26 @@ class RequestReader {
   std::optional<uint64_t> body_bytes() const;  // null: chunked
   // The body as far as it has come.
   std::string& body();
+  // Bytes that the body lacks; 0 if it is chunked.
+  uint64_t lacking() const { return lacking_.value_or(0); }
+  // Adds so many bytes to the body, of no value yet, and returns where they begin.
+  char* GrowBody(size_t bytes);
+  // Keeps those of the bytes added that have come, the first ones.
+  void KeepBody(size_t added, size_t came);
 
  private:
   class Parser;
 
   Got Refuse(int status, absl::string_view message);
   Got TakeHead();
+  void TakeBody();
   absl::string_view HeadFault() const;
 
   const HeaderLimits limits_;
   std::unique_ptr<Parser> parser_;
   HttpRequest head_;
   bool head_taken_ = false;
+  std::optional<uint64_t> lacking_;  // of a body of known length, which Beast does not see
   Refusal refusal_;
 };
 

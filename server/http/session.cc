@@ -66,18 +66,23 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
 
   void Open();
   void Drop(bool reset = false);
-  void Leave();
-  void EndCall();
+  void Leave() {
+    if (const auto exchange = exchange_.lock()) exchange->Leave();
+  }
+  void EndCall() {
+    if (std::exchange(in_call_, false)) setup_.calls->End(PortOfCall(peer_));
+  }
 
   void Within(std::chrono::milliseconds time) { Until(Clock::now() + time); }
   void Until(Clock::time_point deadline);
   void Expire();
 
   void Read();
+  void ReadBody();
   void OnRead(const Error& error, size_t bytes);
   void Parse();
   bool OnHead();
-  bool HoldBody();
+  bool HoldBody(size_t more);
   void OnEnd();
   // Reports whether the client sends no more, and has sent nothing behind this request.
   bool AtEnd() const { return ended_ && reader_.held() == 0; }
@@ -86,7 +91,10 @@ class Session final : public HttpSession, public std::enable_shared_from_this<Se
 
   void Refuse(HttpRefusal refusal);
   void Put(Piece piece);
-  void SendContinue();
+  void SendContinue() {
+    outgoing_.PutInterim("HTTP/1.1 100 Continue\r\n\r\n");
+    WriteOut();
+  }
   void WriteOut();
   void OnWritten(const Error& error, size_t bytes);
   void Finish();
@@ -146,14 +154,6 @@ void Session::Drop(bool reset) {
   asked_.reset();
 }
 
-void Session::Leave() {
-  if (const auto exchange = exchange_.lock()) exchange->Leave();
-}
-
-void Session::EndCall() {
-  if (std::exchange(in_call_, false)) setup_.calls->End(PortOfCall(peer_));
-}
-
 void Session::Until(Clock::time_point deadline) {
   timer_.expires_at(deadline);
   if (deadline == Clock::time_point::max()) return;
@@ -177,12 +177,26 @@ void Session::Read() {
   if (reading_ || ended_) return;
   // Leaves in the socket what is sent ahead of an answer.
   if (phase_ == Phase::kAnswer && reader_.held() >= kSmallRead) return;
+  if (phase_ == Phase::kBody && reader_.lacking() > 0) return ReadBody();
   size_t most = read_.size();
   if (phase_ != Phase::kLinger) most = std::min(most, reader_.room());
   reading_ = true;
   stream_->Read(asio::buffer(read_.data(), most),
                 [self = shared_from_this()](const Error& error, size_t bytes) {
                   self->OnRead(error, bytes);
+                });
+}
+
+// Reads a body of known length to its place, each time as much again as has come.
+void Session::ReadBody() {
+  const size_t twice = std::max(kBodyRead, reader_.body().size());
+  const size_t most = std::min<uint64_t>(reader_.lacking(), twice);
+  if (!HoldBody(most)) return;
+  reading_ = true;
+  stream_->Read(asio::buffer(reader_.GrowBody(most), most),
+                [self = shared_from_this(), most](const Error& error, size_t came) {
+                  self->reader_.KeepBody(most, came);
+                  self->OnRead(error, 0);
                 });
 }
 
@@ -208,14 +222,9 @@ void Session::OnEnd() {
   if (!answering_ && !framing_.http_1_0) SendContinue();
 }
 
-void Session::SendContinue() {
-  outgoing_.PutInterim("HTTP/1.1 100 Continue\r\n\r\n");
-  WriteOut();
-}
-
 void Session::Parse() {
   while (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody) {
-    if (phase_ == Phase::kBody && !HoldBody()) return;
+    if (phase_ == Phase::kBody && !HoldBody(reader_.held())) return;
     switch (reader_.Advance()) {
       case Got::kMore:
         if (!OnMore()) return;
@@ -270,18 +279,19 @@ bool Session::OnHead() {
   route_ = std::get<const Route*>(judged);
   body_began_ = Clock::now();
   if (bytes == 0u) return true;
-  if (!reading_) read_.resize(kBodyRead);
+  if (!bytes.has_value() && !reading_) read_.resize(kBodyRead);
   if (reader_.expects_continue() && reader_.held() == 0) SendContinue();
   return true;
 }
 
-// Reserves memory for what the next Advance may add to the body. Returns false if the request was
+// Reserves memory for so many more bytes of the body at most. Returns false if the request was
 // refused.
-bool Session::HoldBody() {
-  if (reader_.body_bytes() == 0u) return true;
+bool Session::HoldBody(size_t more) {
+  const std::optional<uint64_t> bytes = reader_.body_bytes();
+  if (bytes == 0u) return true;
   std::string& body = reader_.body();
   const absl::Status held =
-      athanor::HoldBody(*setup_.ledger, body.size() + reader_.held(), &body, &asked_->memory());
+      athanor::HoldBody(*setup_.ledger, body.size() + more, bytes, &body, &asked_->memory());
   if (!held.ok()) Refuse(RefusalOf(held));
   return held.ok();
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -71,11 +72,17 @@ absl::Status NoSuchField(absl::string_view path, absl::string_view name, absl::s
                  ", which is unknown; the fields are ", std::string(fields));
 }
 
-// Reads one body.
+// Bytes of a body behind its JSON, which are a tensor's.
+struct BinaryTensor {
+  absl::string_view bytes;
+  std::string* raw;  // where they belong
+};
+
+// Reads one body, but for the bytes of its binary tensors.
 class Reader {
  public:
-  Reader(absl::string_view binary, RestRequest* read)
-      : binary_(binary), read_(*read), message_(read->message) {}
+  Reader(absl::string_view binary, RestRequest* read, std::vector<BinaryTensor>* tensors)
+      : binary_(binary), read_(*read), message_(read->message), tensors_(*tensors) {}
 
   absl::Status Read(Json& body) {
     if (!body.is_object()) return WrongType("the request", body, "an object");
@@ -195,7 +202,7 @@ class Reader {
         return Invalid("binary_data_size is ", *bytes, ", and the body has ", binary_.size(),
                        " bytes left behind the JSON (", kJsonLengthHeader, ")");
       }
-      raw->assign(binary_.data(), *bytes);
+      tensors_.push_back({binary_.substr(0, *bytes), raw});
       binary_.remove_prefix(*bytes);
       return absl::OkStatus();
     }
@@ -263,7 +270,27 @@ class Reader {
   absl::string_view binary_;  // that no tensor has taken yet
   RestRequest& read_;
   inference::ModelInferRequest& message_;
+  std::vector<BinaryTensor>& tensors_;
 };
+
+// Gives the tensors their bytes, and takes the body's memory for those of the largest.
+void TakeBinary(std::vector<BinaryTensor> tensors, std::string* body) {
+  const auto less = [](const BinaryTensor& a, const BinaryTensor& b) {
+    return a.bytes.size() < b.bytes.size();
+  };
+  const auto largest = std::max_element(tensors.begin(), tensors.end(), less);
+  if (largest == tensors.end()) return;
+  std::swap(*largest, tensors.back());
+  const BinaryTensor last = tensors.back();
+  tensors.pop_back();
+  for (const BinaryTensor& tensor : tensors) {
+    tensor.raw->assign(tensor.bytes.data(), tensor.bytes.size());
+  }
+  const size_t begin = last.bytes.data() - body->data();
+  body->resize(begin + last.bytes.size());
+  body->erase(0, begin);
+  *last.raw = std::move(*body);
+}
 
 }  // namespace
 
@@ -291,7 +318,9 @@ absl::StatusOr<RestRequest> ReadInferRequest(HttpRequest* http, ServerLedger* le
   const auto bytes = static_cast<int64_t>(body.size() - json_bytes) +
                      static_cast<int64_t>(json_bytes) / 2 * kElementBytes + kTensorBytes;
   ASSIGN_OR_RETURN(request.memory, ledger->Reserve(HeldKind::kRequests, bytes, "the request"));
-  RETURN_IF_ERROR(Reader(body.substr(json_bytes), &request).Read(json.value));
+  std::vector<BinaryTensor> tensors;
+  RETURN_IF_ERROR(Reader(body.substr(json_bytes), &request, &tensors).Read(json.value));
+  TakeBinary(std::move(tensors), &http->body);
   std::string().swap(http->body);  // with its memory
   ASSIGN_OR_RETURN(
       request.memory,

@@ -1,7 +1,9 @@
 #include "server/rest/infer_message.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -77,6 +79,23 @@ TEST_F(InferMessageTest, BinaryTensorsFollowTheJson) {
   EXPECT_TRUE(read->message.inputs(0).parameters().empty());
   EXPECT_TRUE(read->WantsBytes("any"));
   EXPECT_FALSE(read->WantsBytes("j"));
+}
+
+TEST_F(InferMessageTest, EachBinaryTensorHasItsOwnBytes) {
+  std::vector<size_t> sizes = {0, 1, 2, 40};
+  do {
+    std::string json = R"({"inputs":[)", binary;
+    std::vector<std::string> expected;
+    for (const size_t size : sizes) {
+      absl::StrAppend(&json, expected.empty() ? "" : ",", R"({"name":"x","shape":[)", size,
+                      R"(],"datatype":"INT8","parameters":{"binary_data_size":)", size, "}}");
+      expected.push_back(std::string(size, static_cast<char>('a' + expected.size())));
+      binary += expected.back();
+    }
+    const auto read = Read(json + "]}", binary);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_THAT(read->message.raw_input_contents(), testing::ElementsAreArray(expected));
+  } while (std::next_permutation(sizes.begin(), sizes.end()));
 }
 
 TEST_F(InferMessageTest, LyingLengthsAreRefused) {

@@ -126,14 +126,16 @@ def rest_side(connection: http.client.HTTPConnection, x: np.ndarray) -> Side:
 def shared_side(channel: grpc.Channel, connection: http.client.HTTPConnection,
                 x: np.ndarray) -> Iterator[Side]:
     """Calls over gRPC whose input is copied into a registered region of shared memory."""
-    region = multiprocessing.shared_memory.SharedMemory(create=True, size=x.nbytes)
-    try:
-        connection.request("POST", "/v2/systemsharedmemory/region/bench/register", json.dumps(
-            {"key": "/" + region.name, "offset": 0, "byte_size": x.nbytes}))
+    def ask(what: str, body: Row) -> None:
+        connection.request("POST", f"/v2/systemsharedmemory/region/bench/{what}", json.dumps(body))
         response = connection.getresponse()
         said = response.read().decode()
         if response.status != 200:
             raise RuntimeError(f"no shared memory: {response.status} {said}")
+
+    region = multiprocessing.shared_memory.SharedMemory(create=True, size=x.nbytes)
+    try:
+        ask("register", {"key": "/" + region.name, "offset": 0, "byte_size": x.nbytes})
         data = x.tobytes()
         request = oip.ModelInferRequest(model_name=MODEL)
         given = request.inputs.add(name="x", datatype="FP32", shape=x.shape)
@@ -144,6 +146,7 @@ def shared_side(channel: grpc.Channel, connection: http.client.HTTPConnection,
             region.buf[:x.nbytes] = data
 
         yield grpc_side(channel, request, copy)
+        ask("unregister", {})
     finally:
         region.close()
         region.unlink()

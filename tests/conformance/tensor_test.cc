@@ -1,7 +1,7 @@
 // Schedules of matrix instructions give the reference evaluator's values, on the emulated GPU: each
 // dtype of an instruction, copied beside the threads or by them, at sizes of 0, 1, primes, exact
-// tiles and a little more, and with infinities and NaN beside what padding hides. Each case has a
-// quarter of the schedules, each schedule two cases or more; and some whose sums are split.
+// tiles and a little more, and with infinities and NaN beside what padding hides. Each case has an
+// eighth of the schedules, each schedule a case or more; and some whose sums are split.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -116,7 +116,7 @@ void TensorTest::SetUp() {
 }
 
 TEST_P(TensorTest, GivesTheReferencesValues) {
-  constexpr size_t kShare = 4;
+  constexpr size_t kShare = 8;
   for (size_t i = GetParam() % kShare; i < all_.size(); i += kShare) {
     TileSchedule s = all_[i];
     s.swap = i / kShare % 3 == 2;
