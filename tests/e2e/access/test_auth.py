@@ -187,10 +187,11 @@ def test_a_new_file_counts_and_a_broken_one_does_not(tmp_path: pathlib.Path) -> 
 
 def test_identities_share_no_beginnings_of_prompts(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "auth.conf"
-    file.write_text(_section("team", TEAM, "roles = infer", "models = *") +
+    file.write_text(_section("team", TEAM, "roles = infer", "models = *",
+                             "cache_group = both") +
                     _section("other", OTHER, "roles = infer", "models = *") +
                     _section("friend", LATER, "roles = infer", "models = *",
-                             "cache_group = team") +
+                             "cache_group = both") +
                     _section("ops", ADMIN, "roles = admin"))
     server = Server(tmp_path / "state", f"--auth={file}").start()
     folder = tmp_path / "tiny"
