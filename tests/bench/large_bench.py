@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tests/models")]
 import athanor  # noqa: E402
 import grpc  # noqa: E402
 import large  # noqa: E402
-from athanor import calls, wire  # noqa: E402
+from athanor import calls, uploads  # noqa: E402
 from athanor.given import Given  # noqa: E402
 from memory_watch import MemoryWatch, held  # noqa: E402
 from server_process import Server  # noqa: E402
@@ -86,8 +86,8 @@ class Phases:
 def upload(phases: Phases, server: Server, path: Path, config: large.Config,
            budget: str) -> athanor.Model:
     """Uploads in two phases: until the last byte is sent, and until the commit is answered."""
-    source = wire.read_source(path, None)
-    call = calls.upload(source, "large", wire.Division(), {}, budget, False, None, False, None,
+    source = uploads.read_source(path, None)
+    call = calls.upload(source, "large", uploads.Division(), {}, budget, False, None, False, None,
                         Given(config.dims, None, None))
     with grpc.insecure_channel(server.address) as channel:
         watches = [MemoryWatch(server.pid), MemoryWatch(server.pid)]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import grpc
 import mlp
-from athanor import wire
+from athanor import uploads
+from athanor.core import content_hash
 from athanor.protos import Stub, model_pb2
 from harness import numbered
 
@@ -24,9 +25,9 @@ FAILURES = {
 def messages(config: mlp.Config) -> list[model_pb2.UploadModelRequest]:
     """Header, the tensors one message each, commit."""
     graph = mlp.mlp_graph(config=config)
-    source = wire.read_source(graph, None)
+    source = uploads.read_source(graph, None)
     header = model_pb2.UploadHeader(name=config.name, format="athanor", graph=source.graph,
-                                    graph_sha256=wire.content_hash(source.graph))
+                                    graph_sha256=content_hash(source.graph))
     chunks = []
     for key, data in source.tensors.items():
         header.tensors.add(hash=key, bytes=len(data))
@@ -47,7 +48,7 @@ def fail(channel: grpc.Channel, failure: str, number: int) -> None:
         graph = mlp.mlp_graph(config=config).proto()
         graph.nodes[-1].op = "Rellu"
         header.graph = graph.SerializeToString()
-        header.graph_sha256 = wire.content_hash(header.graph)
+        header.graph_sha256 = content_hash(header.graph)
     elif failure == "budget":
         header.search_budget = "soon"
     elif failure == "bytes of a weight":

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import grpc.aio
 
-from athanor import cache, calls, wire
+from athanor import cache, calls, uploads
 from athanor.base import ClientBase, ModelBase
 from athanor.cache import (
     CacheExplanation,
@@ -29,7 +29,7 @@ from athanor.generation import (
     RenderedChat,
     Tokenized,
 )
-from athanor.given import Dims, Given, Values
+from athanor.given import Buckets, Dims, Given, Values
 from athanor.jobs import CompileJob
 from athanor.streams import AsyncGeneration
 from athanor.wire import Device, InferResult, Inputs, ModelInfo
@@ -84,7 +84,7 @@ class AsyncClient(ClientBase):
         return await self._run(calls.ready(), timeout)
 
     async def upload(self, source: object, name: str, format: str | None = None,
-                     buckets: wire.Buckets | None = None, budget: str | None = None,
+                     buckets: Buckets | None = None, budget: str | None = None,
                      timeout: float | None = None, *, deterministic: bool = False,
                      disable_rules: Sequence[str] | None = None, approximate: bool = False,
                      batch_dim: str | None = None, dims: Dims | None = None,
@@ -92,7 +92,7 @@ class AsyncClient(ClientBase):
                      device: str | None = None, ignore_keys: Sequence[str] | None = None,
                      decoder: Mapping[str, int] | None = None) -> AsyncModel:
         """Stores a model and starts compiling it; see `athanor.Client.upload`."""
-        read = wire.read_source(source, format)
+        read = uploads.read_source(source, format)
         given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.upload(
             read, name, division, buckets, budget, deterministic, disable_rules, approximate,
@@ -100,13 +100,13 @@ class AsyncClient(ClientBase):
         return AsyncModel(self, *await self._run_all(sent, timeout))
 
     async def check(self, source: object, format: str | None = None,
-                    buckets: wire.Buckets | None = None, timeout: float | None = None, *,
+                    buckets: Buckets | None = None, timeout: float | None = None, *,
                     batch_dim: str | None = None, dims: Dims | None = None,
                     values: Values | None = None, random_seed: int | None = None,
                     ignore_keys: Sequence[str] | None = None,
                     decoder: Mapping[str, int] | None = None) -> ModelInfo:
         """Checks whether the server would accept a model; see `athanor.Client.check`."""
-        read = wire.read_source(source, format)
+        read = uploads.read_source(source, format)
         given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.check(
             read, division, buckets, batch_dim, given))
@@ -134,7 +134,7 @@ class AsyncClient(ClientBase):
         """Makes an earlier version serve."""
         return AsyncModel(self, *await self._run(calls.rollback(name, version)))
 
-    async def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
+    async def compile(self, name: str, version: str = "", buckets: Buckets | None = None,
                       budget: str | None = None, *, disable_rules: Sequence[str] | None = None,
                       approximate: bool = False, seed: int = 0,
                       use: str | None = None) -> CompileJob:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from athanor import cache, generation, wire
+from athanor import cache, generation, jobs, uploads, wire
 from athanor.errors import (
     REFUSALS_ASKED,
     Cancelled,
@@ -25,7 +25,7 @@ from athanor.errors import (
     InvalidArgument,
     from_rpc,
 )
-from athanor.given import Given
+from athanor.given import Buckets, Given
 from athanor.jobs import CompileJob, compile_job
 from athanor.protos import Stub, cache_pb2, compile_pb2, generate_pb2, model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
@@ -117,7 +117,7 @@ def ready() -> Call[bool]:
     return Call("inference.ServerReady", oip.ServerReadyRequest(), operator.attrgetter("ready"))
 
 
-def missing_tensors(source: wire.Source, nonce: bytes = b"",
+def missing_tensors(source: uploads.Source, nonce: bytes = b"",
                     proofs: Mapping[bytes, bytes] | None = None
                     ) -> Call[tuple[list[bytes], bytes]]:
     """Returns the tensors of a model that must be sent: those that the server lacks, or that
@@ -125,11 +125,11 @@ def missing_tensors(source: wire.Source, nonce: bytes = b"",
     """
     return Call("models.MissingTensors",
                 model_pb2.MissingTensorsRequest(hashes=list(source.tensors), nonce=nonce,
-                                                proofs=wire.proof_messages(proofs or {})),
+                                                proofs=uploads.proof_messages(proofs or {})),
                 lambda reply: (list(reply.hashes), reply.nonce))
 
 
-def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]]
+def send_model(source: uploads.Source, make: Callable[[uploads.Division], Call[Result]]
                ) -> Generator[Call[Any], Any, Result]:
     """Yields the calls that send a model; each receives what the one before returned or raised.
 
@@ -139,14 +139,14 @@ def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]
         Makes `upload` or `check` from a division.
     """
     if not source.tensors:
-        alone: Result = yield make(wire.Division())
+        alone: Result = yield make(uploads.Division())
         return alone
     missing, nonce = yield missing_tensors(source)
     proofs = {}
     if nonce:  # an empty nonce means that the server wants no proofs
-        proofs = wire.tensor_proofs(source, nonce)
+        proofs = uploads.tensor_proofs(source, nonce)
         missing, _ = yield missing_tensors(source, nonce, proofs)
-    division = wire.divide(source, missing, nonce, proofs)
+    division = uploads.divide(source, missing, nonce, proofs)
     try:
         result: Result = yield make(division)
         return result
@@ -154,28 +154,28 @@ def send_model(source: wire.Source, make: Callable[[wire.Division], Call[Result]
         # A tensor accepted as proved may have gone since; after a restart the nonce has.
         if not division.proofs:
             raise
-    again: Result = yield make(wire.Division(list(source.tensors)))
+    again: Result = yield make(uploads.Division(list(source.tensors)))
     return again
 
 
-def upload(source: wire.Source, name: str, division: wire.Division, buckets: wire.Buckets | None,
+def upload(source: uploads.Source, name: str, division: uploads.Division, buckets: Buckets | None,
            budget: str | None, deterministic: bool, disable_rules: Sequence[str] | None,
            approximate: bool, batch_dim: str | None, given: Given | None = None,
            device: str | None = None) -> Call[tuple[str, str]]:
     """Returns name and version of the stored model."""
     _texts(name=name)
     return Call("models.UploadModel",
-                wire.upload_requests(source, name, division, buckets, budget, deterministic,
-                                     disable_rules, approximate, batch_dim, given, device=device),
+                uploads.requests(source, name, division, buckets, budget, deterministic,
+                                 disable_rules, approximate, batch_dim, given, device=device),
                 _name_and_version, (REFUSALS_ASKED,))
 
 
-def check(source: wire.Source, division: wire.Division, buckets: wire.Buckets | None,
+def check(source: uploads.Source, division: uploads.Division, buckets: Buckets | None,
           batch_dim: str | None, given: Given) -> Call[wire.ModelInfo]:
     """Returns the model's interface; the server keeps nothing."""
     return Call("models.UploadModel",
-                wire.upload_requests(source, "check", division, buckets, None, batch_dim=batch_dim,
-                                     given=given, dry_run=True),
+                uploads.requests(source, "check", division, buckets, None, batch_dim=batch_dim,
+                                 given=given, dry_run=True),
                 lambda reply: wire.model_info(reply.model), (REFUSALS_ASKED,))
 
 
@@ -223,12 +223,12 @@ def pin_plan(name: str, version: str, plan_id: str) -> Call[wire.ModelInfo]:
                 wire.model_info)
 
 
-def start_compile(name: str, version: str, buckets: wire.Buckets | None, budget: str | None,
+def start_compile(name: str, version: str, buckets: Buckets | None, budget: str | None,
                   disable_rules: Sequence[str] | None, approximate: bool, seed: int,
                   use: str | None) -> Call[CompileJob]:
     _texts(name=name, version=version)
     return Call("compile.StartCompile",
-                wire.start_compile(name, version, buckets, budget, disable_rules, approximate,
+                jobs.start_compile(name, version, buckets, budget, disable_rules, approximate,
                                    seed, use), compile_job)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
-from athanor import cache, calls, wire
+from athanor import cache, calls, uploads
 from athanor.base import ClientBase, ModelBase
 from athanor.cache import (
     CacheExplanation,
@@ -26,7 +26,7 @@ from athanor.generation import (
     RenderedChat,
     Tokenized,
 )
-from athanor.given import Dims, Given, Values
+from athanor.given import Buckets, Dims, Given, Values
 from athanor.jobs import CompileJob
 from athanor.notebook import table
 from athanor.streams import Generation
@@ -104,7 +104,7 @@ class Client(ClientBase):
         return self._run(calls.ready(), timeout)
 
     def upload(self, source: object, name: str, format: str | None = None,
-               buckets: wire.Buckets | None = None, budget: str | None = None,
+               buckets: Buckets | None = None, budget: str | None = None,
                timeout: float | None = None, *, deterministic: bool = False,
                disable_rules: Sequence[str] | None = None, approximate: bool = False,
                batch_dim: str | None = None, dims: Dims | None = None,
@@ -170,7 +170,7 @@ class Client(ClientBase):
         Model
             This version of the model. Its first `infer` waits for the baseline plan.
         """
-        read = wire.read_source(source, format)
+        read = uploads.read_source(source, format)
         given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.upload(
             read, name, division, buckets, budget, deterministic, disable_rules, approximate,
@@ -178,7 +178,7 @@ class Client(ClientBase):
         return Model(self, *self._run_all(sent, timeout))
 
     def check(self, source: object, format: str | None = None,
-              buckets: wire.Buckets | None = None, timeout: float | None = None, *,
+              buckets: Buckets | None = None, timeout: float | None = None, *,
               batch_dim: str | None = None, dims: Dims | None = None,
               values: Values | None = None, random_seed: int | None = None,
               ignore_keys: Sequence[str] | None = None,
@@ -200,7 +200,7 @@ class Client(ClientBase):
         Unimplemented, InvalidArgument
             In the cases in which `upload` does.
         """
-        read = wire.read_source(source, format)
+        read = uploads.read_source(source, format)
         given = Given(dims, values, random_seed, ignore_keys, decoder)
         sent = calls.send_model(read, lambda division: calls.check(
             read, division, buckets, batch_dim, given))
@@ -235,7 +235,7 @@ class Client(ClientBase):
         """Makes an earlier version serve; without `version`, the previous one."""
         return Model(self, *self._run(calls.rollback(name, version)))
 
-    def compile(self, name: str, version: str = "", buckets: wire.Buckets | None = None,
+    def compile(self, name: str, version: str = "", buckets: Buckets | None = None,
                 budget: str | None = None, *, disable_rules: Sequence[str] | None = None,
                 approximate: bool = False, seed: int = 0, use: str | None = None) -> CompileJob:
         """Starts compiling a stored version again.

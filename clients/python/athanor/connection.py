@@ -15,10 +15,15 @@ from typing import Any
 import grpc
 
 from athanor.errors import InvalidArgument
-from athanor.wire import CHANNEL_OPTIONS
 
 DEFAULT_PORT = 50051
 DEFAULT_ADDRESS = f"127.0.0.1:{DEFAULT_PORT}"
+# Requests and replies may be as large as the server's own limits allow.
+_CHANNEL_OPTIONS = [
+    ("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1),
+    # Refusals of a large model come as metadata (errors.py).
+    ("grpc.max_metadata_size", 1 << 20), ("grpc.absolute_max_metadata_size", 2 << 20),
+]
 # gRPC's own forms of an address, which stay as they are.
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock|xds):")
 
@@ -143,10 +148,10 @@ class Connection:
     def channel(self, module: Any) -> Any:
         """Opens a channel of `grpc` or `grpc.aio`."""
         if self.root_certificates is None:
-            return module.insecure_channel(self.address, CHANNEL_OPTIONS)
+            return module.insecure_channel(self.address, _CHANNEL_OPTIONS)
         credentials = grpc.ssl_channel_credentials(self.root_certificates or None, self.client_key,
                                                    self.client_certificate)
-        return module.secure_channel(self.address, credentials, CHANNEL_OPTIONS)
+        return module.secure_channel(self.address, credentials, _CHANNEL_OPTIONS)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.client_key is not None:

@@ -1,4 +1,4 @@
-"""Settings of an upload that depend on the model's format."""
+"""Settings of uploads and compilations, checked and as messages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from athanor.protos import graph_pb2, model_pb2
 # Bounds (both included; None: 1), a number, or an expression over other dims.
 Dims = Mapping[str, "tuple[int | None, int] | int | str"]
 Values = Mapping[str, object]
+Buckets = Mapping[str, Sequence[tuple[int, int]]]
 _FORMATS = {"ignore_keys": ("hf", "gguf"), "decoder": ("hf", "gguf")}  # of others: ONNX
 _TAKEN_BY = {("onnx",): "ONNX models", ("hf", "gguf"): "checkpoints of language models"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """The settings as `Client.upload` takes them; empty for other formats."""
+    """Settings of an upload that depend on the model's format, as `Client.upload` takes them."""
 
     dims: Dims | None = None
     values: Values | None = None
@@ -92,3 +93,82 @@ def full_range(dims: Dims | None) -> dict[str, list[tuple[int, int]]]:
         if not bounds.equals:
             return {name: [(bounds.min if bounds.HasField("min") else 1, bounds.max)]}
     return {}
+
+
+def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
+    """Converts ``{"b": [(1, 1), (2, 64)]}`` to messages.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is anything else.
+    """
+    for dim, ranges in (buckets or {}).items():
+        if not isinstance(dim, str) or not isinstance(ranges, Sequence) or any(
+                not isinstance(pair, Sequence) or len(pair) != 2 for pair in ranges):
+            raise InvalidArgument(f"buckets={buckets!r}: it must be pairs (first, last) of sizes "
+                                  'by dim, as in {"b": [(1, 1), (2, 64)]}')
+    return [
+        model_pb2.DimBuckets(dim=dim, ranges=[
+            model_pb2.DimBuckets.Range(min=low, max=high) for low, high in ranges])
+        for dim, ranges in (buckets or {}).items()
+    ]
+
+
+def rule_names(disable_rules: Sequence[str] | None) -> list[str]:
+    """Returns names of rules or families.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is a str, or holds anything but names.
+    """
+    if isinstance(disable_rules, str):
+        raise InvalidArgument(f"disable_rules={disable_rules!r}: it must be a sequence of names, "
+                              f"as in [{disable_rules!r}]")
+    names = list(disable_rules or ())
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"disable_rules: {name!r} is a {type(name).__name__}; it must be "
+                                  "the name of a rule or of a family")
+    return names
+
+
+def budget_text(budget: str | None) -> str:
+    """Returns a search budget in the server's form.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not a str; the meaning of a number is not guessed.
+    """
+    if budget is not None and not isinstance(budget, str):
+        raise InvalidArgument(f"budget={budget!r}: it must be a str such as \"30s\", \"200c\", "
+                              "\"fast\", \"exhaust:5m\" or \"0\"")
+    return budget or ""
+
+
+def dim_name(batch_dim: str | None) -> str:
+    """Returns the name of a dim.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not a str.
+    """
+    if batch_dim is not None and not isinstance(batch_dim, str):
+        raise InvalidArgument(f"batch_dim={batch_dim!r}: it must be the name of a dim, a str")
+    return batch_dim or ""
+
+
+def device_name(device: str | None) -> str:
+    """Returns the name of a device; empty for the server's first.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not a str.
+    """
+    if device is not None and not isinstance(device, str):
+        raise InvalidArgument(f'device={device!r}: it must be the name of a device, as "cuda:0"')
+    return device or ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-from athanor.errors import Error, from_number
+from athanor.errors import Error, InvalidArgument, from_number
+from athanor.given import Buckets, bucket_messages, budget_text, rule_names
 from athanor.protos import compile_pb2, search_pb2
 
 
@@ -353,3 +355,24 @@ def compile_job(m: compile_pb2.CompileJob) -> CompileJob:
         if m.HasField("comparison") else None,
         waits_for=m.waits_for, buckets_total=m.buckets_total, buckets_done=m.buckets_done,
         buckets_searched=m.buckets_searched, search_bucket=m.search_bucket)
+
+
+def start_compile(name: str, version: str, buckets: Buckets | None, budget: str | None,
+                  disable_rules: Sequence[str] | None, approximate: bool, seed: int,
+                  use: str | None) -> compile_pb2.StartCompileRequest:
+    """Makes the request.
+
+    Raises
+    ------
+    InvalidArgument
+        If the request cannot hold `use`, `budget`, `seed` or `disable_rules`.
+    """
+    uses = {None: 0, "serve": 1, "keep": 2, "compare": 3}
+    if use not in uses:
+        raise InvalidArgument(f'use={use!r}: it must be "serve", "keep" or "compare"')
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
+        raise InvalidArgument(f"seed={seed!r}: it must be an int in [0, 2**64); 0 is the server's")
+    return compile_pb2.StartCompileRequest(
+        model=name, version=version, search_budget=budget_text(budget),
+        buckets=bucket_messages(buckets), disable_rules=rule_names(disable_rules),
+        approximate=approximate, search_seed=seed, use=uses[use])

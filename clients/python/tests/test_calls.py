@@ -6,8 +6,8 @@ import athanor
 import grpc
 import numpy as np
 import pytest
-from athanor import calls, wire
-from athanor.core import content_hash
+from athanor import calls, uploads, wire
+from athanor.core import content_hash, possession_proof
 from athanor.protos import cache_pb2, compile_pb2, generate_pb2, model_pb2, plan_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
 
@@ -18,13 +18,13 @@ SERVICES = {
     "generate": generate_pb2.DESCRIPTOR.services_by_name["GenerateService"],
     "inference": oip.DESCRIPTOR.services_by_name["GRPCInferenceService"],
 }
-SOURCE = wire.Source("athanor", b"g", {b"k": b"data"})
+SOURCE = uploads.Source("athanor", b"g", {b"k": b"data"})
 X = wire.Tensor("x", "f32", ("2",))
 CALLS = [
     calls.ready(),
     calls.missing_tensors(SOURCE),
-    calls.upload(SOURCE, "m", wire.Division([b"k"]), {"b": [(1, 8)]}, "5s", True, ["layout"], True,
-                 "b"),
+    calls.upload(SOURCE, "m", uploads.Division([b"k"]), {"b": [(1, 8)]}, "5s", True, ["layout"],
+                 True, "b"),
     calls.get_model("m", "2"),
     calls.list_models("m"),
     calls.list_devices(),
@@ -100,7 +100,7 @@ def test_an_upload_that_cannot_be_said_is_refused_before_it_is_sent(wrong: dict,
     options = {"buckets": None, "budget": None, "deterministic": False, "disable_rules": None,
                "approximate": False, "batch_dim": None, **wrong}
     with pytest.raises(athanor.InvalidArgument, match=text):
-        calls.upload(SOURCE, "m", wire.Division(), **options)
+        calls.upload(SOURCE, "m", uploads.Division(), **options)
 
 
 class Server:
@@ -110,11 +110,11 @@ class Server:
         self.held = held
         self.nonce = nonce
         self.errors: list[athanor.Error] = []  # errors of the next uploads
-        self.sent: list[wire.Division] = []
+        self.sent: list[uploads.Division] = []
 
     def answer(self, call: calls.Call) -> object:
         """Runs the call and returns its result or its error."""
-        if isinstance(call, wire.Division):
+        if isinstance(call, uploads.Division):
             self.sent.append(call)
             if self.errors:
                 raise self.errors.pop(0)
@@ -122,12 +122,12 @@ class Server:
         asked = call.request
         if not self.nonce:  # as one that wants no proofs
             return [key for key in asked.hashes if key not in self.held], b""
-        right = wire.tensor_proofs(wire.Source("athanor", b"", self.held), self.nonce)
+        right = uploads.tensor_proofs(uploads.Source("athanor", b"", self.held), self.nonce)
         proved = {proof.hash for proof in asked.proofs if right.get(proof.hash) == proof.proof}
         return ([key for key in asked.hashes if asked.nonce != self.nonce or key not in proved],
                 b"" if asked.nonce else self.nonce)
 
-    def run(self, source: wire.Source) -> object:
+    def run(self, source: uploads.Source) -> object:
         """Makes the calls as the clients do."""
         flow = calls.send_model(source, lambda division: division)
         try:
@@ -144,7 +144,7 @@ class Server:
 
 
 A, B = content_hash(b"a"), content_hash(b"b")
-BOTH = wire.Source("athanor", b"g", {A: b"a", B: b"b"})
+BOTH = uploads.Source("athanor", b"g", {A: b"a", B: b"b"})
 
 
 def test_what_is_held_is_proved_and_not_sent() -> None:
@@ -152,7 +152,7 @@ def test_what_is_held_is_proved_and_not_sent() -> None:
     assert server.run(BOTH) == "stored"
     (division,) = server.sent
     assert (division.sent, division.nonce) == ([B], server.nonce)
-    assert division.proofs == {A: wire.possession_proof(server.nonce, A, b"a")}
+    assert division.proofs == {A: possession_proof(server.nonce, A, b"a")}
 
 
 def test_what_the_server_has_forgotten_is_sent() -> None:
@@ -180,16 +180,16 @@ def test_other_errors_are_the_callers() -> None:
 def test_a_server_that_wants_no_proofs() -> None:
     server = Server({A: b"a"}, nonce=b"")
     assert server.run(BOTH) == "stored"
-    assert server.sent == [wire.Division([B])]
+    assert server.sent == [uploads.Division([B])]
 
 
 def test_a_model_without_tensors_asks_for_nothing() -> None:
     server = Server({})
-    assert server.run(wire.Source("onnx", b"m", {})) == "stored"
-    assert server.sent == [wire.Division()]
+    assert server.run(uploads.Source("onnx", b"m", {})) == "stored"
+    assert server.sent == [uploads.Division()]
 
 
 def test_proofs_are_those_of_every_client() -> None:
     # deploy/bazel/libs/possession_test.cc has the same.
-    proof = wire.possession_proof(b"\1" * 32, content_hash(b"bytes"), b"bytes")
+    proof = possession_proof(b"\1" * 32, content_hash(b"bytes"), b"bytes")
     assert proof.hex() == "f5890cf61e1971ac5050634c160ae859bca4f720e492ced2a303076757026278"

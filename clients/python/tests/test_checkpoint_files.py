@@ -7,7 +7,7 @@ import pathlib
 
 import athanor
 import pytest
-from athanor import wire
+from athanor import uploads
 from athanor.checkpoint_files import checkpoint_files
 from athanor.given import Given
 
@@ -30,15 +30,15 @@ def test_what_is_sent_of_a_folder(tmp_path: pathlib.Path) -> None:
              "added_tokens.json", "chat_template.jinja"]
     folder = _folder(tmp_path / "all", *texts, "model.safetensors", "pytorch_model.bin",
                      "consolidated.safetensors", "README.md", "other.safetensors")
-    source = wire.read_source(folder, None)
+    source = uploads.read_source(folder, None)
     assert (source.format, source.graph, source.tensors) == ("hf", b"", {})
     assert sorted(source.files) == sorted([*texts, "model.safetensors"])
-    messages = list(wire.upload_requests(source, "m", wire.Division(), None, "0"))
+    messages = list(uploads.requests(source, "m", uploads.Division(), None, "0"))
     assert {f.path: f.bytes for f in messages[0].header.files} == {
         name: len(name) for name in source.files}
     assert not messages[0].header.graph_sha256
     assert messages[1].file.data == messages[0].header.files[0].path.encode()
-    assert wire.read_source(str(folder), "hf").files == source.files
+    assert uploads.read_source(str(folder), "hf").files == source.files
 
 
 def test_shards_are_those_of_the_index(tmp_path: pathlib.Path) -> None:
@@ -69,7 +69,7 @@ def test_folders_without_a_checkpoint(tmp_path: pathlib.Path) -> None:
         checkpoint_files(_folder(tmp_path / "b", "config.json", "pytorch_model.bin",
                                  "consolidated.safetensors"))
     with pytest.raises(FileNotFoundError):
-        wire.read_source(tmp_path / "none.gguf", None)
+        uploads.read_source(tmp_path / "none.gguf", None)
 
 
 def test_links_stay_in_their_folder(tmp_path: pathlib.Path) -> None:
@@ -86,7 +86,7 @@ def test_links_stay_in_their_folder(tmp_path: pathlib.Path) -> None:
 
 def test_a_gguf_file(tmp_path: pathlib.Path) -> None:
     path = _folder(tmp_path / "m", "w.gguf") / "w.gguf"
-    for read in (wire.read_source(path, None), wire.read_source(str(path), "gguf")):
+    for read in (uploads.read_source(path, None), uploads.read_source(str(path), "gguf")):
         assert (read.format, dict(read.files)) == ("gguf", {"w.gguf": path})
 
 
@@ -98,12 +98,12 @@ def test_what_has_not_the_formats_form_is_refused_by_name(tmp_path: pathlib.Path
                                   (b"x", "gguf", "bytes: .* 'gguf' is one file; pass its path"),
                                   (b"", "hf", "bytes: .* 'hf' is a folder; pass its path")):
         with pytest.raises(athanor.InvalidArgument, match=named):
-            wire.read_source(source, format)
+            uploads.read_source(source, format)
 
 
 def _header(given: Given, format: str = "gguf") -> object:
-    source = wire.Source(format, b"", {})
-    return next(wire.upload_requests(source, "m", wire.Division(), None, None, given=given)).header
+    source = uploads.Source(format, b"", {})
+    return next(uploads.requests(source, "m", uploads.Division(), None, None, given=given)).header
 
 
 def test_settings() -> None:

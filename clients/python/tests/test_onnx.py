@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from athanor import errors, onnx_files, wire
+from athanor import errors, onnx_files, uploads, wire
 from athanor.given import Given
 from athanor.protos import model_pb2
 from athanor.protos import open_inference_grpc_pb2 as oip
@@ -56,13 +56,13 @@ def test_files_lie_beside_the_model(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(_model("w.bin").SerializeToString())
     with pytest.raises(FileNotFoundError, match="has external data there"):
-        wire.read_source(path, None)
+        uploads.read_source(path, None)
     (tmp_path / "sparse").mkdir()
     for name in ("c", "w.bin", "sparse/values"):
         (tmp_path / name).write_bytes(name.encode())
-    source = wire.read_source(path, None)
+    source = uploads.read_source(path, None)
     assert source.files == {name: tmp_path / name for name in ("c", "w.bin", "sparse/values")}
-    messages = list(wire.upload_requests(source, "m", wire.Division(), None, None))
+    messages = list(uploads.requests(source, "m", uploads.Division(), None, None))
     assert [(f.path, f.bytes) for f in messages[0].header.files] == [
         ("c", 1), ("w.bin", 5), ("sparse/values", 13)]
     assert [(m.file.file, m.file.offset, m.file.data) for m in messages[1:-1]] == [
@@ -83,7 +83,7 @@ def test_a_file_that_may_not_be_read_is_named_at_once(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(onnx_files, "open", refuse, raising=False)
     with pytest.raises(PermissionError, match="w.bin"):
-        wire.read_source(path, None)
+        uploads.read_source(path, None)
 
 
 @pytest.mark.parametrize("location", ["/etc/passwd", "../w.bin", "a/../../w", "a\\b", ""])
@@ -92,14 +92,14 @@ def test_nothing_outside_the_folder_is_sent(tmp_path: pathlib.Path, location: st
     path.write_bytes(helper.make_model(helper.make_graph(
         [], "g", [], [], initializer=[_external("w", location)])).SerializeToString())
     with pytest.raises(athanor.InvalidArgument, match="outside the model's folder"):
-        wire.read_source(path, None)
+        uploads.read_source(path, None)
 
 
 def test_an_empty_file_is_no_model(tmp_path: pathlib.Path) -> None:
     (tmp_path / "m.onnx").touch()
     for source, kind in ((tmp_path / "m.onnx", None), (b"", "onnx")):
         with pytest.raises(athanor.InvalidArgument, match="it must be an|they must be an"):
-            wire.read_source(source, kind)
+            uploads.read_source(source, kind)
 
 
 def test_links_lead_nowhere_else(tmp_path: pathlib.Path) -> None:
@@ -117,7 +117,7 @@ def test_links_lead_nowhere_else(tmp_path: pathlib.Path) -> None:
     def read(weights: str, name: str) -> None:
         (snapshot / "w.bin").unlink(missing_ok=True)
         (snapshot / "w.bin").symlink_to(weights)
-        assert list(wire.read_source(snapshot / name, None).files) == ["w.bin"]
+        assert list(uploads.read_source(snapshot / name, None).files) == ["w.bin"]
 
     read("inside", "m.onnx")
     read("../blobs/2", "linked.onnx")  # as a model hub's cache links both
@@ -130,25 +130,25 @@ def test_links_lead_nowhere_else(tmp_path: pathlib.Path) -> None:
 def test_a_large_model_travels_in_pieces(monkeypatch: pytest.MonkeyPatch,
                                          tmp_path: pathlib.Path) -> None:
     model = helper.make_model(helper.make_graph([], "g", [], []))
-    model.doc_string = "x" * (2 * wire.CHUNK_BYTES)
+    model.doc_string = "x" * (2 * uploads.CHUNK_BYTES)
     data = model.SerializeToString()
-    monkeypatch.setattr(wire, "_HEADER_BYTES", len(data) - 1)
+    monkeypatch.setattr(uploads, "_HEADER_BYTES", len(data) - 1)
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
     for source in (path, data, model):
-        read = wire.read_source(source, None if source is path else "onnx")
-        first, *pieces, last = wire.upload_requests(read, "m", wire.Division(), None, None)
+        read = uploads.read_source(source, None if source is path else "onnx")
+        first, *pieces, last = uploads.requests(read, "m", uploads.Division(), None, None)
         assert first.header.graph == first.header.graph_sha256 == b""
         assert [(f.path, f.bytes) for f in first.header.files] == [("", len(data))]
         assert b"".join(m.file.data for m in pieces) == data
-        assert [m.file.offset for m in pieces] == [0, wire.CHUNK_BYTES, 2 * wire.CHUNK_BYTES]
+        assert [m.file.offset for m in pieces] == [0, uploads.CHUNK_BYTES, 2 * uploads.CHUNK_BYTES]
         assert last.WhichOneof("kind") == "commit"
 
 
 def _header(given: Given, format: str = "onnx", **more: object) -> model_pb2.UploadHeader:
-    source = wire.Source(format, b"g", {})
-    return next(wire.upload_requests(source, "m", wire.Division(), more.get("buckets"), None,
-                                     given=given)).header
+    source = uploads.Source(format, b"g", {})
+    return next(uploads.requests(source, "m", uploads.Division(), more.get("buckets"), None,
+                                 given=given)).header
 
 
 def test_dims() -> None:

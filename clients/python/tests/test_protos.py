@@ -13,7 +13,7 @@ import typing
 import athanor
 import numpy as np
 import pytest
-from athanor import calls, protos, wire
+from athanor import calls, jobs, protos, wire
 from google.protobuf import descriptor_pool
 from google.protobuf.message import Message
 
@@ -60,7 +60,7 @@ def test_a_graph_with_its_weights_pickles() -> None:
 
 
 def test_annotations_resolve() -> None:
-    assert typing.get_type_hints(wire.start_compile)["return"] is (
+    assert typing.get_type_hints(jobs.start_compile)["return"] is (
         protos.compile_pb2.StartCompileRequest)
     assert typing.get_type_hints(calls.cache_export)["return"] is (
         calls.Call[protos.cache_pb2.CacheBundleChunk])

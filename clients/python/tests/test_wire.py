@@ -8,7 +8,7 @@ import athanor
 import grpc
 import numpy as np
 import pytest
-from athanor import errors, wire
+from athanor import errors, jobs, uploads, wire
 from athanor.core import content_hash
 from athanor.dtypes import DTYPES
 from athanor.protos import model_pb2, search_pb2
@@ -69,11 +69,11 @@ def test_taps_are_names_between_commas() -> None:
 
 
 def test_upload_is_header_chunks_commit() -> None:
-    large = bytes(range(256)) * (wire.CHUNK_BYTES // 128 + 1)
+    large = bytes(range(256)) * (uploads.CHUNK_BYTES // 128 + 1)
     tensors = {content_hash(data): data for data in (large, b"", b"small")}
-    source = wire.Source("athanor", b"graph", tensors)
+    source = uploads.Source("athanor", b"graph", tensors)
     buckets = {"b": [(1, 1), (2, 64)]}
-    messages = list(wire.upload_requests(source, "m", wire.Division(list(tensors)), buckets, "5s"))
+    messages = list(uploads.requests(source, "m", uploads.Division(list(tensors)), buckets, "5s"))
     header = messages[0].header
     assert header.graph_sha256 == content_hash(b"graph") and header.search_budget == "5s"
     assert [t.bytes for t in header.tensors] == [len(large), 0, 5]
@@ -82,7 +82,7 @@ def test_upload_is_header_chunks_commit() -> None:
     received: dict[bytes, bytes] = {}
     for message in messages[1:-1]:
         assert message.chunk.offset == len(received.get(message.chunk.hash, b""))
-        assert 0 < len(message.chunk.data) <= wire.CHUNK_BYTES
+        assert 0 < len(message.chunk.data) <= uploads.CHUNK_BYTES
         received[message.chunk.hash] = received.get(message.chunk.hash, b"") + message.chunk.data
     assert received == {key: data for key, data in tensors.items() if data}
 
@@ -90,16 +90,16 @@ def test_upload_is_header_chunks_commit() -> None:
 def test_sources(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(b"onnx bytes")  # no model: the server says so
-    assert wire.read_source(path, None) == wire.Source("onnx", b"onnx bytes", {})
-    assert wire.read_source(b"x", "onnx").graph == b"x"
+    assert uploads.read_source(path, None) == uploads.Source("onnx", b"onnx bytes", {})
+    assert uploads.read_source(b"x", "onnx").graph == b"x"
     with pytest.raises(athanor.InvalidArgument, match="format"):
-        wire.read_source(b"x", None)
+        uploads.read_source(b"x", None)
     with pytest.raises(athanor.InvalidArgument, match=r"\.bin"):
-        wire.read_source("model.bin", None)
+        uploads.read_source("model.bin", None)
     with pytest.raises(athanor.InvalidArgument, match="int"):
-        wire.read_source(3, None)
+        uploads.read_source(3, None)
     with pytest.raises(FileNotFoundError):
-        wire.read_source(tmp_path / "none.onnx", None)
+        uploads.read_source(tmp_path / "none.onnx", None)
 
 
 def test_every_grpc_code_has_its_error() -> None:
@@ -111,18 +111,18 @@ def test_every_grpc_code_has_its_error() -> None:
 
 
 def test_where_a_model_is_executed() -> None:
-    source, none = wire.Source("athanor", b"g", {}), wire.Division()
-    assert next(wire.upload_requests(source, "m", none, None, None)).header.device == ""
-    header = next(wire.upload_requests(source, "m", none, None, None, device="cuda:1")).header
+    source, none = uploads.Source("athanor", b"g", {}), uploads.Division()
+    assert next(uploads.requests(source, "m", none, None, None)).header.device == ""
+    header = next(uploads.requests(source, "m", none, None, None, device="cuda:1")).header
     assert header.device == "cuda:1"
     assert wire.model_info(model_pb2.Model(name="m", device="cpu")).device == "cpu"
 
 
 def test_how_requests_share_calls() -> None:
-    source = wire.Source("athanor", b"g", {})
-    none = wire.Division()
-    assert next(wire.upload_requests(source, "m", none, None, None)).header.batch_dim == ""
-    header = next(wire.upload_requests(source, "m", none, None, None, batch_dim="b")).header
+    source = uploads.Source("athanor", b"g", {})
+    none = uploads.Division()
+    assert next(uploads.requests(source, "m", none, None, None)).header.batch_dim == ""
+    header = next(uploads.requests(source, "m", none, None, None, batch_dim="b")).header
     assert header.batch_dim == "b"
     model = model_pb2.Model(name="m")
     assert wire.model_info(model).batching == athanor.Batching()
@@ -132,23 +132,24 @@ def test_how_requests_share_calls() -> None:
 
 
 def test_what_a_search_may_do() -> None:
-    header = next(wire.upload_requests(wire.Source("athanor", b"g", {}), "m", wire.Division(), None,
-                                       "fast", deterministic=True, disable_rules=("layout",),
-                                       approximate=True)).header
+    source = uploads.Source("athanor", b"g", {})
+    header = next(uploads.requests(source, "m", uploads.Division(), None, "fast",
+                                   deterministic=True, disable_rules=("layout",),
+                                   approximate=True)).header
     assert (header.search_budget, header.deterministic, header.approximate) == ("fast", True, True)
     assert list(header.disable_rules) == ["layout"]
-    request = wire.start_compile("m", "2", None, "200c", ["algebra"], False, 5, "compare")
+    request = jobs.start_compile("m", "2", None, "200c", ["algebra"], False, 5, "compare")
     assert (request.search_budget, request.search_seed) == ("200c", 5)
     assert request.use == search_pb2.SearchOptions.COMPARE
     assert list(request.disable_rules) == ["algebra"]
-    assert wire.start_compile("m", "", None, None, None, False, 0, None).use == 0
+    assert jobs.start_compile("m", "", None, None, None, False, 0, None).use == 0
     for wrong, text in (({"budget": 30}, "budget=30: it must be a str"),
                         ({"rules": "layout"}, "disable_rules='layout': it must be a sequence"),
                         ({"rules": [3]}, "disable_rules: 3 is a int"),
                         ({"seed": -1}, "seed=-1"), ({"seed": 1.0}, "seed=1.0"),
                         ({"use": "SERVE"}, "use='SERVE'.*\"serve\", \"keep\" or \"compare\"")):
         with pytest.raises(athanor.InvalidArgument, match=text):
-            wire.start_compile("m", "", None, wrong.get("budget"), wrong.get("rules"), False,
+            jobs.start_compile("m", "", None, wrong.get("budget"), wrong.get("rules"), False,
                                wrong.get("seed", 0), wrong.get("use"))
 
 

@@ -9,7 +9,7 @@ import grpc
 import numpy as np
 import onnx
 import pytest
-from athanor import calls, wire
+from athanor import calls, uploads
 from athanor.core import content_hash
 from athanor.protos import Stub, model_pb2
 from conftest import Server
@@ -74,7 +74,7 @@ def test_versions_roll_forward_and_back(own_server: Server) -> None:
 def travelled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes of tensors that the SDK sends, one number for each upload."""
     bytes_of: list[int] = []
-    stream = wire._upload_stream
+    stream = uploads._stream
 
     def counting(header: object, tensors: dict[bytes, bytes], files: object) -> object:
         bytes_of.append(0)
@@ -82,7 +82,7 @@ def travelled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             bytes_of[-1] += len(message.chunk.data)
             yield message
 
-    monkeypatch.setattr(wire, "_upload_stream", counting)
+    monkeypatch.setattr(uploads, "_stream", counting)
     return bytes_of
 
 
@@ -128,7 +128,7 @@ def test_a_restart_between_proof_and_upload(own_server: Server, travelled: list[
     """The nonce is forgotten: all is sent, without a word to the caller."""
     with own_server.client() as client:
         client.upload(scaled(5, 1), name="m")
-    source = wire.read_source(scaled(5, 1), None)
+    source = uploads.read_source(scaled(5, 1), None)
     flow = calls.send_model(source, lambda division: calls.upload(
         source, "m", division, None, None, False, None, False, None))
     with own_server.client() as client:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import athanor
 import numpy as np
 import pytest
-from athanor import calls, wire
+from athanor import calls, uploads
 from athanor.given import Given
 from conftest import CLI, ROOT, Server
 
@@ -112,12 +112,12 @@ def test_kept_over_restarts(own_server: Server, form: str, tmp_path: pathlib.Pat
 
 def test_killed_in_mid_upload(own_server: Server) -> None:
     size = (DATA / "model.gguf").stat().st_size
-    source = wire.Source("gguf", b"", {}, {"model.gguf": DATA / "model.gguf"})
+    source = uploads.Source("gguf", b"", {}, {"model.gguf": DATA / "model.gguf"})
     killed = threading.Event()
 
     def messages() -> Iterator[object]:
-        for number, message in enumerate(wire.upload_requests(source, "m", wire.Division(), None,
-                                                              None)):
+        for number, message in enumerate(uploads.requests(source, "m", uploads.Division(), None,
+                                                          None)):
             if number == 1:  # half of the file
                 message.file.data = message.file.data[:size // 2]
                 yield message
@@ -127,7 +127,7 @@ def test_killed_in_mid_upload(own_server: Server) -> None:
             yield message
 
     with own_server.client() as client:
-        call = dataclasses.replace(calls.upload(source, "m", wire.Division(), None, "0", False,
+        call = dataclasses.replace(calls.upload(source, "m", uploads.Division(), None, "0", False,
                                                 None, False, None), request=messages())
         with pytest.raises(athanor.Error):
             client._run(call, 60)
@@ -220,8 +220,9 @@ def _files(format: str) -> dict[str, bytes]:
 
 def _send(client: athanor.Client, format: str, files: dict[str, bytes], **given: object) -> None:
     """Uploads like a client that checks nothing."""
-    client._run(calls.upload(wire.Source(format, b"", {}, files), "bad", wire.Division(), None, "0",
-                             False, None, False, None, Given(**given)), 60)
+    source = uploads.Source(format, b"", {}, files)
+    client._run(calls.upload(source, "bad", uploads.Division(), None, "0", False, None, False, None,
+                             Given(**given)), 60)
 
 
 @pytest.fixture(scope="module")
@@ -267,11 +268,12 @@ def test_fields_of_the_header(bad_server: Server) -> None:
                 (lambda header: header.decoder.__setattr__("context", 1 << 40), "decoder.context"),
                 (lambda header: header.dims.add(name="T", max=4), 'dims: of format "onnx" only'),
                 (lambda header: header.__setattr__("graph", b"g"), "header.graph: of formats")):
-            source = wire.Source("gguf", b"", {}, _files("gguf"))
-            messages = list(wire.upload_requests(source, "m", wire.Division(), None, None))
+            source = uploads.Source("gguf", b"", {}, _files("gguf"))
+            messages = list(uploads.requests(source, "m", uploads.Division(), None, None))
             change(messages[0].header)
-            call = dataclasses.replace(calls.upload(source, "m", wire.Division(), None, "0", False,
-                                                    None, False, None), request=iter(messages))
+            call = calls.upload(source, "m", uploads.Division(), None, "0", False, None, False,
+                                None)
+            call = dataclasses.replace(call, request=iter(messages))
             with pytest.raises(athanor.InvalidArgument, match=words):
                 client._run(call, 60)
     bad_server.keeps_no_files()

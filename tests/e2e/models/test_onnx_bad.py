@@ -11,7 +11,7 @@ import athanor
 import numpy as np
 import onnx
 import pytest
-from athanor import calls, wire
+from athanor import calls, uploads
 from athanor.given import Given
 from onnx import TensorProto, helper
 from onnx_models import INT64, linear, model, value
@@ -44,8 +44,8 @@ def _nothing_kept(server: Server, client: athanor.Client) -> None:
 def _send(client: athanor.Client, data: bytes, files: dict[str, bytes] | None = None,
           **given: object) -> None:
     """Uploads like a client that checks nothing."""
-    source = wire.Source("onnx", data, {}, files or {})
-    client._run(calls.upload(source, "bad", wire.Division(), None, "0", False, None, False, None,
+    source = uploads.Source("onnx", data, {}, files or {})
+    client._run(calls.upload(source, "bad", uploads.Division(), None, "0", False, None, False, None,
                              Given(**given)), 60)
 
 
@@ -257,11 +257,11 @@ def test_no_protobuf_at_all(server: Server, client: athanor.Client) -> None:
 
 
 def test_an_upload_that_ends_early(server: Server, client: athanor.Client) -> None:
-    source = wire.Source("onnx", _with_weights(_external("w", 4, "w.bin")).SerializeToString(), {},
-                         {"w.bin": W16})
-    messages = list(wire.upload_requests(source, "bad", wire.Division(), None, "0"))
+    model = _with_weights(_external("w", 4, "w.bin")).SerializeToString()
+    source = uploads.Source("onnx", model, {}, {"w.bin": W16})
+    messages = list(uploads.requests(source, "bad", uploads.Division(), None, "0"))
     for count in range(len(messages)):
-        call = calls.upload(source, "bad", wire.Division(), None, "0", False, None, False, None)
+        call = calls.upload(source, "bad", uploads.Division(), None, "0", False, None, False, None)
         with pytest.raises(athanor.InvalidArgument, match="ended before its commit|header"):
             client._run(dataclasses.replace(call, request=iter(messages[:count])), 60)
     _nothing_kept(server, client)
