@@ -9,8 +9,8 @@ from typing import ClassVar, Generic, TypeVar
 import grpc
 
 from athanor import calls, wire
+from athanor.checks import checked_text
 from athanor.connection import Connection
-from athanor.generation import checked_text
 
 AnyClient = TypeVar("AnyClient", bound="ClientBase")
 

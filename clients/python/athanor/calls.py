@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from athanor import cache, generation, jobs, uploads, wire
+from athanor import cache, generation, jobs, prompts, uploads, wire
+from athanor.checks import INT32, checked_int, checked_text
 from athanor.errors import (
     REFUSALS_ASKED,
     Cancelled,
@@ -110,7 +111,7 @@ def translated(address: str = "", timeout: float | None = None) -> Iterator[None
 def _texts(**given: object) -> None:
     """Refuses arguments that are no text, which protobuf would not name."""
     for name, value in given.items():
-        generation.checked_text(name, value)
+        checked_text(name, value)
 
 
 def ready() -> Call[bool]:
@@ -212,7 +213,8 @@ def rollback(name: str, version: str) -> Call[tuple[str, str]]:
 def get_egraph(name: str, version: str, region: int) -> Call[str]:
     """Returns the e-graph in Graphviz's DOT language."""
     return Call("models.GetEGraph",
-                model_pb2.GetEGraphRequest(name=name, version=version, region=region),
+                model_pb2.GetEGraphRequest(name=name, version=version,
+                                           region=checked_int("region", region, INT32)),
                 lambda reply: reply.dot)
 
 
@@ -279,8 +281,9 @@ def cache_verify(quarantine: bool) -> Call[cache.CacheVerification]:
 def cache_collect_garbage(limit_bytes: int, failures: bool, quarantine: bool,
                           dry_run: bool) -> Call[cache.CacheGarbage]:
     return Call("cache.CollectGarbage",
-                cache_pb2.CollectGarbageRequest(limit_bytes=limit_bytes, failures=failures,
-                                                quarantine=quarantine, dry_run=dry_run),
+                cache_pb2.CollectGarbageRequest(
+                    limit_bytes=checked_int("limit_bytes", limit_bytes), failures=failures,
+                    quarantine=quarantine, dry_run=dry_run),
                 cache.cache_garbage)
 
 
@@ -309,7 +312,7 @@ def generate(name: str, version: str, prompt: str | Sequence[int], add_special: 
              options: generation.GenerateOptions) -> Call[generation.Received]:
     """A stream."""
     return Call("generate.Generate",
-                generation.generate_request(name, version, prompt, options, add_special),
+                prompts.generate_request(name, version, prompt, options, add_special),
                 generation.received)
 
 
@@ -317,15 +320,15 @@ def chat(name: str, version: str, messages: generation.Messages,
          variables: Mapping[str, object] | None, continue_last: bool,
          options: generation.GenerateOptions) -> Call[generation.Received]:
     """A stream."""
-    prompt = generation.chat_message(messages, variables, continue_last)
+    prompt = prompts.chat_message(messages, variables, continue_last)
     return Call("generate.Generate",
-                generation.generate_request(name, version, prompt, options), generation.received)
+                prompts.generate_request(name, version, prompt, options), generation.received)
 
 
 def tokenize(name: str, version: str, text: str, add_begin: bool,
              add_special: bool) -> Call[generation.Tokenized]:
     request = generate_pb2.TokenizeRequest(
-        model=name, version=version, text=generation.checked_text("text", text),
+        model=name, version=version, text=checked_text("text", text),
         add_begin=add_begin, add_special=add_special)
     return Call("generate.Tokenize", request,
                 lambda reply: generation.Tokenized(tuple(reply.ids), tuple(reply.texts)))
@@ -333,7 +336,7 @@ def tokenize(name: str, version: str, text: str, add_begin: bool,
 
 def detokenize(name: str, version: str, ids: Sequence[int], special_in_text: bool) -> Call[str]:
     request = generate_pb2.DetokenizeRequest(
-        model=name, version=version, ids=generation.token_ids("ids", ids),
+        model=name, version=version, ids=prompts.token_ids("ids", ids),
         special_in_text=special_in_text)
     return Call("generate.Detokenize", request, operator.attrgetter("text"))
 
@@ -343,7 +346,7 @@ def render_chat(name: str, version: str, messages: generation.Messages,
                 continue_last: bool) -> Call[generation.RenderedChat]:
     request = generate_pb2.RenderChatRequest(
         model=name, version=version,
-        chat=generation.chat_message(messages, variables, continue_last))
+        chat=prompts.chat_message(messages, variables, continue_last))
     return Call("generate.RenderChat", request,
                 lambda reply: generation.RenderedChat(reply.text, tuple(reply.ids)))
 

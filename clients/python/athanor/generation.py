@@ -1,6 +1,5 @@
-"""Text generation as plain values: what a request says, and what a model answers.
+"""Text generation as plain values: options of a request, answers, and the state of an engine.
 
-    request = generate_request("m", "", "Once upon", {"max_tokens": 8, "temperature": 0})
     received(message).piece.text       # of a `GenerateResponse`
 
 `athanor.Model.generate` explains the options.
@@ -9,12 +8,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import numbers
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
-from athanor.errors import InvalidArgument
 from athanor.protos import generate_pb2
 
 
@@ -272,145 +268,6 @@ class Received:
     piece: Piece
     end: tuple[str, Usage, GenerateTimes] | None
 
-
-# Requests
-
-# The numbers that a request can hold, by option; the server knows which of them make sense.
-_INTS = {"max_tokens": range(1 << 63), "min_tokens": range(1 << 63), "top_k": range(1 << 63),
-         "seed": range(1 << 64), "logprobs": range(1 << 31), "priority": range(1 << 63)}
-_FLOATS = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty",
-           "frequency_penalty")
-_FLAGS = ("ignore_eos", "special_in_text")
-_OF_REQUEST = ("max_tokens", "min_tokens", "priority")  # beside options of its sampling
-_TOKENS = range(-(1 << 31), 1 << 31)
-
-
-def checked_text(name: str, value: object) -> str:
-    """Returns the argument called `name`; raises `InvalidArgument` if it is no text."""
-    if not isinstance(value, str):
-        raise InvalidArgument(f"{name}: {value!r} is a {type(value).__name__}; it must be a str")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{name}: character {error.start} is a lone surrogate, "
-                              f"{value[error.start]!r}; it must be a character") from None
-    return value
-
-
-def _int(name: str, value: object, allowed: range) -> int:
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) \
-            and int(value) in allowed:
-        return int(value)
-    raise InvalidArgument(f"{name}={value!r}: it must be an int in "
-                          f"[{allowed.start}, {allowed.stop})")
-
-
-def _float(name: str, value: object) -> float:
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return float(value)
-    raise InvalidArgument(f"{name}={value!r}: it must be a number")
-
-
-def _items(name: str, values: object, what: str) -> Iterable[Any]:
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InvalidArgument(f"{name}={values!r}: it must be a sequence of {what}")
-    return values
-
-
-def token_ids(name: str, values: object) -> list[int]:
-    """Returns the ids in an argument called `name`; raises `InvalidArgument` if it holds others."""
-    return [_int(f"{name}[{at}]", value, _TOKENS)
-            for at, value in enumerate(_items(name, values, "token ids, as in [1, 7]"))]
-
-
-def chat_message(messages: Messages, variables: Mapping[str, object] | None,
-                 continue_last: bool) -> generate_pb2.Chat:
-    """Makes the message of a chat.
-
-    Raises
-    ------
-    InvalidArgument
-        Naming the message, or the variable, that a chat cannot hold.
-    """
-    if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    chat = generate_pb2.Chat(continue_last=continue_last)
-    for at, message in enumerate(_items("messages", messages, 'messages, as in [{"role": "user", '
-                                                              '"content": "Hello"}]')):
-        if not isinstance(message, Mapping) or set(message) != {"role", "content"}:
-            raise InvalidArgument(f"messages[{at}]={message!r}: it must have role and content, as "
-                                  'in {"role": "user", "content": "Hello"}')
-        chat.messages.add(role=checked_text(f"messages[{at}].role", message["role"]),
-                          content=checked_text(f"messages[{at}].content", message["content"]))
-    if variables is not None:
-        if not isinstance(variables, Mapping):
-            raise InvalidArgument(f"variables={variables!r}: they must be a dict, as in "
-                                  '{"enable_thinking": False}')
-        try:
-            chat.variables_json = json.dumps(dict(variables), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"variables={variables!r}: JSON has no such value: {error}"
-                                  ) from None
-    return chat
-
-
-def generate_request(name: str, version: str, prompt: str | Iterable[int] | generate_pb2.Chat,
-                     options: GenerateOptions,
-                     add_special: bool = False) -> generate_pb2.GenerateRequest:
-    """Makes the request.
-
-    Raises
-    ------
-    TypeError
-        For an option that there is none of.
-    InvalidArgument
-        Naming the option that a request cannot hold, and what it can.
-    """
-    request = generate_pb2.GenerateRequest(model=name, version=version, add_special=add_special)
-    if isinstance(prompt, generate_pb2.Chat):
-        request.chat.CopyFrom(prompt)
-    elif isinstance(prompt, str):
-        request.text = checked_text("prompt", prompt)
-    else:
-        request.tokens.CopyFrom(generate_pb2.Tokens(ids=token_ids("prompt", prompt)))
-    unknown = sorted(set(options) - set(GenerateOptions.__annotations__))
-    if unknown:
-        raise TypeError(f"there is no option {unknown[0]!r}; there are "
-                        f"{', '.join(GenerateOptions.__annotations__)}")
-    for option, value in options.items():
-        if value is not None:
-            _set(request, option, value)
-    return request
-
-
-def _set(request: generate_pb2.GenerateRequest, option: str, value: Any) -> None:
-    """Sets the request's field of an option."""
-    if option in _FLAGS:
-        if not isinstance(value, bool):
-            raise InvalidArgument(f"{option}={value!r}: it must be True or False")
-        setattr(request, option, value)
-    elif option == "stop":
-        texts = [value] if isinstance(value, str) else _items("stop", value, "texts, as in "
-                                                              '["\\n\\n"]')
-        request.stop.extend(checked_text(f"stop[{at}]", text) for at, text in enumerate(texts))
-    elif option == "cache_salt":
-        request.cache_salt = checked_text("cache_salt", value)
-    elif option == "stop_tokens":
-        request.stop_tokens.extend(token_ids("stop_tokens", value))
-    elif option == "bias":
-        if not isinstance(value, Mapping):
-            raise InvalidArgument(f"bias={value!r}: it must be a dict of token ids, as in "
-                                  "{7: -1.5}")
-        for token, added in value.items():
-            request.sampling.bias[_int("bias: token", token, _TOKENS)] = _float(f"bias[{token}]",
-                                                                               added)
-    else:
-        holder = request if option in _OF_REQUEST else request.sampling
-        setattr(holder, option, _float(option, value) if option in _FLOATS
-                else _int(option, value, _INTS[option]))
-
-
-# Replies
 
 def _logprob(m: generate_pb2.TokenLogprob) -> TokenLogprob:
     return TokenLogprob(m.token, m.logprob, m.text)

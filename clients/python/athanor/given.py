@@ -6,6 +6,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from athanor.arrays import host_array
+from athanor.checks import (
+    UINT64,
+    checked_int,
+    checked_names,
+    is_int,
+    optional_text,
+)
 from athanor.dtypes import array_bytes, carried, dtype_of
 from athanor.errors import InvalidArgument
 from athanor.protos import graph_pb2, model_pb2
@@ -43,37 +50,25 @@ class Given:
         self._write_decoder(header)
         header.dims.extend(_dim(name, said) for name, said in (self.dims or {}).items())
         header.values.extend(_value(name, said) for name, said in (self.values or {}).items())
-        seed = self.random_seed
-        if seed is None:
-            return
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-            raise InvalidArgument(f"random_seed={seed!r}: it must be an int in [0, 2**64)")
-        header.random_seed = seed
+        if self.random_seed is not None:
+            header.random_seed = checked_int("random_seed", self.random_seed, UINT64)
 
     def _write_decoder(self, header: model_pb2.UploadHeader) -> None:
-        if isinstance(self.ignore_keys, str):
-            raise InvalidArgument(f"ignore_keys={self.ignore_keys!r}: it must be a sequence of "
-                                  f"keys, as in [{self.ignore_keys!r}]")
-        header.ignore_keys.extend(self.ignore_keys or ())
+        header.ignore_keys.extend(checked_names("ignore_keys", self.ignore_keys,
+                                                "the name of a key"))
         limits = list(model_pb2.DecoderLimits.DESCRIPTOR.fields_by_name)
         for name, size in (self.decoder or {}).items():
-            if name not in limits or not _is_int(size) or size < 1:
+            if name not in limits or not is_int(size, range(1, 1 << 63)):
                 raise InvalidArgument(f"decoder[{name!r}]={size!r}: it must be one of "
                                       f"{', '.join(limits)}, and an int from 1 on")
             setattr(header.decoder, name, size)
 
 
-def _is_int(value: object) -> bool:
-    """Reports whether a message can hold the value as an int64."""
-    return (isinstance(value, int) and not isinstance(value, bool)
-            and -1 << 63 <= value < 1 << 63)
-
-
 def _dim(name: str, said: object) -> model_pb2.DimGiven:
-    if _is_int(said) or isinstance(said, str):
+    if is_int(said) or isinstance(said, str):
         return model_pb2.DimGiven(name=name, equals=str(said))
     bounds = list(said) if isinstance(said, tuple | list) else []
-    if len(bounds) != 2 or not _is_int(bounds[1]) or not (bounds[0] is None or _is_int(bounds[0])):
+    if len(bounds) != 2 or not is_int(bounds[1]) or not (bounds[0] is None or is_int(bounds[0])):
         raise InvalidArgument(f"dims[{name!r}]={said!r}: it must be bounds, as in (1, 64) or "
                               "(None, 64), a number, or an expression over other dims, a str")
     return model_pb2.DimGiven(name=name, min=bounds[0], max=bounds[1])
@@ -103,72 +98,30 @@ def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
     InvalidArgument
         If it is anything else.
     """
-    for dim, ranges in (buckets or {}).items():
-        if not isinstance(dim, str) or not isinstance(ranges, Sequence) or any(
-                not isinstance(pair, Sequence) or len(pair) != 2 for pair in ranges):
-            raise InvalidArgument(f"buckets={buckets!r}: it must be pairs (first, last) of sizes "
-                                  'by dim, as in {"b": [(1, 1), (2, 64)]}')
+    given = {} if buckets is None else buckets
+    if not isinstance(given, Mapping) or not all(
+            isinstance(dim, str) and isinstance(ranges, Sequence) and all(map(_is_range, ranges))
+            for dim, ranges in given.items()):
+        raise InvalidArgument(f"buckets={buckets!r}: it must be pairs (first, last) of sizes by "
+                              'dim, as in {"b": [(1, 1), (2, 64)]}')
     return [
         model_pb2.DimBuckets(dim=dim, ranges=[
             model_pb2.DimBuckets.Range(min=low, max=high) for low, high in ranges])
-        for dim, ranges in (buckets or {}).items()
+        for dim, ranges in given.items()
     ]
 
 
-def rule_names(disable_rules: Sequence[str] | None) -> list[str]:
-    """Returns names of rules or families.
+def _is_range(pair: object) -> bool:
+    return isinstance(pair, Sequence) and len(pair) == 2 and all(map(is_int, pair))
 
-    Raises
-    ------
-    InvalidArgument
-        If it is a str, or holds anything but names.
-    """
-    if isinstance(disable_rules, str):
-        raise InvalidArgument(f"disable_rules={disable_rules!r}: it must be a sequence of names, "
-                              f"as in [{disable_rules!r}]")
-    names = list(disable_rules or ())
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidArgument(f"disable_rules: {name!r} is a {type(name).__name__}; it must be "
-                                  "the name of a rule or of a family")
-    return names
+
+def rule_names(disable_rules: Sequence[str] | None) -> list[str]:
+    """Returns names of rules or families; raises `InvalidArgument` for anything else."""
+    return checked_names("disable_rules", disable_rules, "the name of a rule or of a family")
 
 
 def budget_text(budget: str | None) -> str:
-    """Returns a search budget in the server's form.
-
-    Raises
-    ------
-    InvalidArgument
-        If it is not a str; the meaning of a number is not guessed.
-    """
-    if budget is not None and not isinstance(budget, str):
-        raise InvalidArgument(f"budget={budget!r}: it must be a str such as \"30s\", \"200c\", "
-                              "\"fast\", \"exhaust:5m\" or \"0\"")
-    return budget or ""
-
-
-def dim_name(batch_dim: str | None) -> str:
-    """Returns the name of a dim.
-
-    Raises
-    ------
-    InvalidArgument
-        If it is not a str.
-    """
-    if batch_dim is not None and not isinstance(batch_dim, str):
-        raise InvalidArgument(f"batch_dim={batch_dim!r}: it must be the name of a dim, a str")
-    return batch_dim or ""
-
-
-def device_name(device: str | None) -> str:
-    """Returns the name of a device; empty for the server's first.
-
-    Raises
-    ------
-    InvalidArgument
-        If it is not a str.
-    """
-    if device is not None and not isinstance(device, str):
-        raise InvalidArgument(f'device={device!r}: it must be the name of a device, as "cuda:0"')
-    return device or ""
+    """Returns a search budget in the server's form; raises `InvalidArgument` unless it is a str:
+    the meaning of a number is not guessed."""
+    return optional_text("budget", budget, 'a str such as "30s", "200c", "fast", "exhaust:5m" or '
+                         '"0"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from athanor.checks import UINT64, checked_int
 from athanor.errors import Error, InvalidArgument, from_number
 from athanor.given import Buckets, bucket_messages, budget_text, rule_names
 from athanor.protos import compile_pb2, search_pb2
@@ -370,9 +371,7 @@ def start_compile(name: str, version: str, buckets: Buckets | None, budget: str 
     uses = {None: 0, "serve": 1, "keep": 2, "compare": 3}
     if use not in uses:
         raise InvalidArgument(f'use={use!r}: it must be "serve", "keep" or "compare"')
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 64:
-        raise InvalidArgument(f"seed={seed!r}: it must be an int in [0, 2**64); 0 is the server's")
     return compile_pb2.StartCompileRequest(
         model=name, version=version, search_budget=budget_text(budget),
         buckets=bucket_messages(buckets), disable_rules=rule_names(disable_rules),
-        approximate=approximate, search_seed=seed, use=uses[use])
+        approximate=approximate, search_seed=checked_int("seed", seed, UINT64), use=uses[use])

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from athanor import bundle, onnx_files
 from athanor.checkpoint_files import checkpoint_files
+from athanor.checks import optional_text
 from athanor.core import content_hash, possession_proof
 from athanor.errors import InvalidArgument
 from athanor.given import (
@@ -23,8 +24,6 @@ from athanor.given import (
     Given,
     bucket_messages,
     budget_text,
-    device_name,
-    dim_name,
     full_range,
     rule_names,
 )
@@ -171,8 +170,9 @@ def requests(source: Source, name: str, division: Division, buckets: Buckets | N
         search_budget=budget_text(budget),
         buckets=bucket_messages(buckets), deterministic=deterministic,
         disable_rules=rule_names(disable_rules), approximate=approximate,
-        batch_dim=dim_name(batch_dim), device=device_name(device), nonce=division.nonce,
-        proofs=proof_messages(division.proofs))
+        batch_dim=optional_text("batch_dim", batch_dim, "the name of a dim"),
+        device=optional_text("device", device, 'the name of a device, as "cuda:0"'),
+        nonce=division.nonce, proofs=proof_messages(division.proofs))
     given.write(header)
     for key in division.sent:
         header.tensors.add(hash=key, bytes=len(source.tensors[key]))

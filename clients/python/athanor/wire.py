@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from athanor.arrays import SupportsDLPack, host_array
+from athanor.checks import checked_int, checked_names, checked_text
 from athanor.dtypes import (
     BY_DATATYPE,
     ELEMENTS,
@@ -222,14 +223,8 @@ def tap_names(taps: Sequence[str] | None) -> str | None:
     InvalidArgument
         If `taps` is a str, or holds anything but names.
     """
-    if isinstance(taps, str):
-        raise InvalidArgument(f"taps={taps!r}: it must be a sequence of names, as in [{taps!r}]")
-    taps = list(taps or ())
-    for tap in taps:
-        if not isinstance(tap, str):
-            raise InvalidArgument(f"taps: {tap!r} is a {type(tap).__name__}; it must be the name "
-                                  "of a node (Value.name)")
-    names = [name.replace("\\", "\\\\").replace(",", "\\,") for name in taps]
+    names = [name.replace("\\", "\\\\").replace(",", "\\,")
+             for name in checked_names("taps", taps, "the name of a node (Value.name)")]
     return ",".join(names) if names else None
 
 
@@ -275,9 +270,6 @@ def check_inputs(model: str, expected: Sequence[Tensor],
     return arrays
 
 
-_KINDS = {int: "an int", str: "a str"}
-
-
 def infer_request(model: str, version: str, expected: Sequence[Tensor],
                   inputs: Inputs, outputs: Sequence[str] | None,
                   parameters: Mapping[str, str | int | None]) -> oip.ModelInferRequest:
@@ -287,18 +279,13 @@ def infer_request(model: str, version: str, expected: Sequence[Tensor],
     for name, array in check_inputs(model, expected, inputs).items():
         request.inputs.add(name=name, datatype=dtypes[name].datatype, shape=array.shape)
         request.raw_input_contents.append(array_bytes(array))
-    if isinstance(outputs, str):
-        raise InvalidArgument(f"outputs={outputs!r}: it must be a sequence of names, as in "
-                              f"[{outputs!r}]")
-    for name in outputs or ():
+    for name in checked_names("outputs", outputs, "the name of an output"):
         request.outputs.add(name=name)
     for key, value in parameters.items():
-        kind = int if key == "priority" else str
-        if value is None:
-            continue
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise InvalidArgument(f"{key}={value!r}: it must be {_KINDS[kind]}")
-        setattr(request.parameters[key], "int64_param" if kind is int else "string_param", value)
+        if key == "priority" and value is not None:
+            request.parameters[key].int64_param = checked_int(key, value)
+        elif value is not None:
+            request.parameters[key].string_param = checked_text(key, value)
     return request
 
 

@@ -111,10 +111,11 @@ def test_settings() -> None:
     assert list(header.ignore_keys) == ["a.b"]
     assert (header.decoder.context, header.decoder.tokens, header.decoder.sequences) == (4096, 1, 0)
     assert not _header(Given()).HasField("decoder")
-    for wrong in ({"context": 0}, {"context": True}, {"block": 16}, {"tokens": "1"}):
+    for wrong in ({"context": 0}, {"context": True}, {"block": 16}, {"tokens": "1"},
+                  {"tokens": 1 << 63}):
         with pytest.raises(athanor.InvalidArgument, match="tokens, sequences, context"):
             _header(Given(decoder=wrong))
-    with pytest.raises(athanor.InvalidArgument, match="must be a sequence of keys"):
+    with pytest.raises(athanor.InvalidArgument, match="must be a sequence of names"):
         _header(Given(ignore_keys="a.b"))
     with pytest.raises(athanor.InvalidArgument, match="decoder: applies to checkpoints"):
         _header(Given(decoder={"context": 1}), "onnx")

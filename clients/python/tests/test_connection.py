@@ -214,10 +214,10 @@ def test_a_fork_is_told_to_be_another_process() -> None:
     (lambda c: c.ready(timeout="1"), ["timeout='1'", "number of seconds"]),
     (lambda c: c.ready(timeout=-1), ["timeout=-1"]),
     (lambda c: c.ready(timeout=float("inf")), ["timeout=inf"]),
-    (lambda c: c.model("m", 1), ["version: 1", "must be a str"]),
-    (lambda c: c.delete(None), ["name: None", "must be a str"]),
-    (lambda c: c.job(7), ["job_id: 7", "must be a str"]),
-    (lambda c: c.upload(athanor.Graph("g"), None), ["name: None"]),
+    (lambda c: c.model("m", 1), ["version=1", "must be a str"]),
+    (lambda c: c.delete(None), ["name=None", "must be a str"]),
+    (lambda c: c.job(7), ["job_id=7", "must be a str"]),
+    (lambda c: c.upload(athanor.Graph("g"), None), ["name=None"]),
     (lambda c: c.upload(athanor.Graph("g"), "m", buckets={"b": [1, 8]}), ["buckets=", "pairs"]),
 ])
 def test_wrong_calls_are_answered_in_words(call: Callable, words: list[str]) -> None:

@@ -64,7 +64,7 @@ def test_taps_are_names_between_commas() -> None:
     assert wire.tap_names(["a,b", "c\\", "\\,"]) == r"a\,b,c\\,\\\,"
     with pytest.raises(athanor.InvalidArgument, match=r"\['hidden'\]"):
         wire.tap_names("hidden")
-    with pytest.raises(athanor.InvalidArgument, match="3 is a int; it must be the name of a node"):
+    with pytest.raises(athanor.InvalidArgument, match=r"taps\[1\]=3: it must be the name of"):
         wire.tap_names(["a", 3])
 
 
@@ -145,7 +145,7 @@ def test_what_a_search_may_do() -> None:
     assert jobs.start_compile("m", "", None, None, None, False, 0, None).use == 0
     for wrong, text in (({"budget": 30}, "budget=30: it must be a str"),
                         ({"rules": "layout"}, "disable_rules='layout': it must be a sequence"),
-                        ({"rules": [3]}, "disable_rules: 3 is a int"),
+                        ({"rules": [3]}, r"disable_rules\[0\]=3: it must be the name of a rule"),
                         ({"seed": -1}, "seed=-1"), ({"seed": 1.0}, "seed=1.0"),
                         ({"use": "SERVE"}, "use='SERVE'.*\"serve\", \"keep\" or \"compare\"")):
         with pytest.raises(athanor.InvalidArgument, match=text):
