@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import grpc.aio
 
@@ -26,6 +26,7 @@ from athanor.generation import (
     EngineStatus,
     GenerateOptions,
     Messages,
+    Received,
     RenderedChat,
     Tokenized,
 )
@@ -47,7 +48,7 @@ class AsyncClient(ClientBase):
 
     _grpc = grpc.aio
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -233,15 +234,18 @@ class AsyncModel(ModelBase[AsyncClient]):
                  **options: Unpack[GenerateOptions]) -> AsyncGeneration:
         """Generates what follows a prompt; see `athanor.Model.generate`. Not awaited itself: its
         pieces are (``async for``), or its `AsyncGeneration.result`."""
-        call = calls.generate(self.name, self.version, prompt, add_special, options)
-        return AsyncGeneration(call, self.client._stubs.send(call, timeout),
-                               partial(self.client._translated, timeout))
+        return self._answer(
+            calls.generate(self.name, self.version, prompt, add_special, options), timeout)
 
     def chat(self, messages: Messages, *, variables: Mapping[str, object] | None = None,
              continue_last: bool = False, timeout: float | None = None,
              **options: Unpack[GenerateOptions]) -> AsyncGeneration:
         """Generates the answer to a chat; see `athanor.Model.chat`, and `generate`."""
-        call = calls.chat(self.name, self.version, messages, variables, continue_last, options)
+        return self._answer(
+            calls.chat(self.name, self.version, messages, variables, continue_last, options),
+            timeout)
+
+    def _answer(self, call: calls.Call[Received], timeout: float | None) -> AsyncGeneration:
         return AsyncGeneration(call, self.client._stubs.send(call, timeout),
                                partial(self.client._translated, timeout))
 
@@ -277,7 +281,7 @@ class AsyncModel(ModelBase[AsyncClient]):
                 async for job in jobs:
                     yield job
 
-    async def wait(self, until: str = "baseline", timeout: float | None = None) -> AsyncModel:
+    async def wait(self, until: str = "baseline", timeout: float | None = None) -> Self:
         """Returns when the baseline serves or the search has ended; see `athanor.Model.wait`."""
         calls.check_until(until)
         try:
@@ -288,7 +292,7 @@ class AsyncModel(ModelBase[AsyncClient]):
                 raise
             raise DeadlineExceeded(f"model {self.name!r}: not ready after {timeout} s") from None
 
-    async def _wait(self, until: str) -> AsyncModel:
+    async def _wait(self, until: str) -> Self:
         if until == "baseline" and (await self.info()).state == "READY":
             return self
         last = None

@@ -385,10 +385,8 @@ class Value:
 
 def _listed(arguments: tuple[Any, ...]) -> Sequence[Any]:
     """Accepts both ``f(2, 3)`` and ``f((2, 3))``."""
-    if len(arguments) == 1 and isinstance(arguments[0], Sequence) and not isinstance(
-            arguments[0], str):
-        return arguments[0]
-    return arguments
+    one = arguments[0] if len(arguments) == 1 else None
+    return one if isinstance(one, Sequence) and not isinstance(one, str) else arguments
 
 
 def type_text(node: Value) -> str:

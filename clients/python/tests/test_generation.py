@@ -6,10 +6,9 @@ import asyncio
 import concurrent.futures
 import contextlib
 import gc
-import inspect
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import athanor
 import grpc
@@ -328,15 +327,6 @@ def test_logprobs_and_stop_texts() -> None:
     assert got.end is not None
     finish, usage, _ = got.end
     assert (finish, usage.stop_token, usage.stop_text) == ("stop", None, "\n")
-
-
-@pytest.mark.parametrize("name", ["generate", "chat", "tokenize", "detokenize", "render_chat",
-                                  "engine"])
-def test_both_clients_take_the_same_arguments(name: str) -> None:
-    def taken(call: Callable) -> list[tuple]:
-        return [(p.name, p.kind, p.default) for p in inspect.signature(call).parameters.values()]
-
-    assert taken(getattr(athanor.Model, name)) == taken(getattr(athanor.AsyncModel, name))
 
 
 def test_every_field_of_the_messages_is_told() -> None:

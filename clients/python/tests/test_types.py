@@ -56,13 +56,15 @@ def test_the_stub_has_every_namespace() -> None:
 
 
 def members() -> Iterator[tuple[str, object]]:
-    """Yields every public name, and the public methods and properties of public classes."""
+    """Yields every public name, and the public methods and properties of public classes, also
+    those that they inherit of the package's own."""
     for module in (athanor, athanor.nn):
         for name in module.__all__:
             value = getattr(module, name)
             yield f"{module.__name__}.{name}", value
             if inspect.isclass(value):
-                for part, one in vars(value).items():
+                own = [base for base in value.__mro__ if base.__module__.startswith("athanor")]
+                for part, one in (item for base in own for item in vars(base).items()):
                     got = one.fget if isinstance(one, property) else one
                     if not part.startswith("_") and (inspect.isfunction(got) or isinstance(
                             one, staticmethod | classmethod)):
