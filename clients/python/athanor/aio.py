@@ -218,7 +218,7 @@ class AsyncModel(ModelBase[AsyncClient]):
                     timeout: float | None = None, wait: str | None = None, *,
                     taps: Sequence[str] | None = None, priority: int | None = None) -> InferResult:
         """Runs the model; see `athanor.Model.infer`."""
-        known = (await self.info()).inputs if self._inputs is None else self._inputs
+        known = (await self.info(timeout)).inputs if self._inputs is None else self._inputs
         options = (inputs, outputs, wait, taps, priority)
         try:
             call = calls.infer(self.name, self.version, known, *options)
@@ -226,7 +226,8 @@ class AsyncModel(ModelBase[AsyncClient]):
             # Another version may serve than when the types were read.
             if self.version:
                 raise
-            call = calls.infer(self.name, self.version, (await self.info()).inputs, *options)
+            known = (await self.info(timeout)).inputs
+            call = calls.infer(self.name, self.version, known, *options)
         return await self.client._run(call, timeout)
 
     def generate(self, prompt: str | Sequence[int], *, add_special: bool = False,
@@ -275,7 +276,7 @@ class AsyncModel(ModelBase[AsyncClient]):
 
     async def watch(self, timeout: float | None = None) -> AsyncGenerator[CompileJob, None]:
         """Yields the progress of its latest compile job."""
-        job_id = (await self.info()).compile_job_id
+        job_id = (await self.info(timeout)).compile_job_id
         if job_id:
             async with contextlib.aclosing(self.client.watch(job_id, timeout)) as jobs:
                 async for job in jobs:
@@ -283,14 +284,14 @@ class AsyncModel(ModelBase[AsyncClient]):
 
     async def wait(self, until: str = "baseline", timeout: float | None = None) -> Self:
         """Returns when the baseline serves or the search has ended; see `athanor.Model.wait`."""
-        calls.check_until(until)
+        calls.check_wait(until, timeout)
         try:
             async with asyncio.timeout(timeout):
                 return await self._wait(until)
         except TimeoutError as error:
             if isinstance(error, DeadlineExceeded):
                 raise
-            raise DeadlineExceeded(f"model {self.name!r}: not ready after {timeout} s") from None
+            raise calls.not_ready(self.name, timeout) from None
 
     async def _wait(self, until: str) -> Self:
         if until == "baseline" and (await self.info()).state == "READY":

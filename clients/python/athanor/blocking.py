@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from athanor import calls
 from athanor.base import ClientBase, ModelBase
-from athanor.errors import Error, InvalidArgument
+from athanor.errors import DeadlineExceeded, Error, InvalidArgument
 from athanor.generation import (
     EngineStatus,
     GenerateOptions,
@@ -136,7 +136,7 @@ class BlockingModel(ModelBase[AnyBlocking]):
         ResourceExhausted
             If the server is compiling plans for as many other sets of taps as it keeps.
         """
-        known = self.info().inputs if self._inputs is None else self._inputs
+        known = self.info(timeout).inputs if self._inputs is None else self._inputs
         options = (inputs, outputs, wait, taps, priority)
         try:
             call = calls.infer(self.name, self.version, known, *options)
@@ -144,7 +144,7 @@ class BlockingModel(ModelBase[AnyBlocking]):
             # Another version may serve than when the types were read.
             if self.version:
                 raise
-            call = calls.infer(self.name, self.version, self.info().inputs, *options)
+            call = calls.infer(self.name, self.version, self.info(timeout).inputs, *options)
         return self.client._run(call, timeout)
 
     def generate(self, prompt: str | Sequence[int], *, add_special: bool = False,
@@ -291,7 +291,7 @@ class BlockingModel(ModelBase[AnyBlocking]):
         >>> for job in model.watch():
         ...     print(job)  # while SEARCHING too: candidates, plans taken, share of the baseline
         """
-        job_id = self.info().compile_job_id
+        job_id = self.info(timeout).compile_job_id
         return self.client.watch(job_id, timeout) if job_id else iter(())
 
     def wait(self, until: str = "baseline", timeout: float | None = None) -> Self:
@@ -307,20 +307,30 @@ class BlockingModel(ModelBase[AnyBlocking]):
         Error
             The error with which the compile job failed, by its status code.
         """
-        calls.check_until(until)
+        calls.check_wait(until, timeout)
         end = None if timeout is None else time.monotonic() + timeout
-        info = self.info(timeout)
+        try:
+            self._wait(until, end)
+        except DeadlineExceeded:
+            if end is None or time.monotonic() < end:  # the job's own error
+                raise
+            raise calls.not_ready(self.name, timeout) from None
+        return self
+
+    def _wait(self, until: str, end: float | None) -> None:
+        def left() -> float | None:
+            return None if end is None else max(end - time.monotonic(), 0)
+
+        info = self.info(left())
         if until == "baseline" and info.state == "READY":
-            return self
+            return
         last = None
         if info.compile_job_id:
-            left = None if end is None else max(end - time.monotonic(), 0)
-            for job in self.client.watch(info.compile_job_id, left):
+            for job in self.client.watch(info.compile_job_id, left()):
                 changed, last = last is None or job.phase != last.phase, job
-                if until == "baseline" and changed and self.info().state == "READY":
-                    return self
-        calls.check_finished(self.info(), last)
-        return self
+                if until == "baseline" and changed and self.info(left()).state == "READY":
+                    return
+        calls.check_finished(self.info(left()), last)
 
     def egraph(self, region: int = 0) -> str:
         """Returns the e-graph of a region of the graph, as the latest search of this version grew

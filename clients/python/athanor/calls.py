@@ -82,9 +82,7 @@ class Stubs:
         InvalidArgument
             If `timeout` is no number of seconds.
         """
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(
-                timeout, numbers.Real) or not 0 <= timeout < math.inf):
-            raise InvalidArgument(f"timeout={timeout!r}: it must be a number of seconds, 0 or more")
+        _check_timeout(timeout)
         if self.closed:
             raise FailedPrecondition("the client is closed; make another, or call it inside its "
                                      "`with` block")
@@ -106,6 +104,12 @@ def translated(address: str = "", timeout: float | None = None) -> Iterator[None
         yield
     except grpc.RpcError as error:
         raise from_rpc(error, address, timeout) from None
+
+
+def _check_timeout(timeout: float | None) -> None:
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(
+            timeout, numbers.Real) or not 0 <= timeout < math.inf):
+        raise InvalidArgument(f"timeout={timeout!r}: it must be a number of seconds, 0 or more")
 
 
 def _texts(**given: object) -> None:
@@ -356,10 +360,16 @@ def get_engine(name: str, version: str) -> Call[generation.EngineStatus]:
                 generation.engine_status)
 
 
-def check_until(until: str) -> None:
-    """Raises InvalidArgument unless a client can wait for `until`."""
+def check_wait(until: str, timeout: float | None) -> None:
+    """Raises InvalidArgument unless a client can wait for `until`, and so long."""
+    _check_timeout(timeout)
     if until not in ("baseline", "optimised"):
         raise InvalidArgument(f'wait({until!r}): it must be "baseline" or "optimised"')
+
+
+def not_ready(name: str, timeout: float | None) -> DeadlineExceeded:
+    """Makes the error of a wait that took too long."""
+    return DeadlineExceeded(f"model {name!r}: not ready after {timeout:g} s")
 
 
 def check_finished(info: wire.ModelInfo, job: CompileJob | None) -> None:
