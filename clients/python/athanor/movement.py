@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from athanor.checks import is_int
 from athanor.core import (
     attr_int,
     attr_shape,
@@ -184,15 +185,23 @@ def unsqueeze(x: Value, axis: int) -> Value:
     return reshape(x, [*x._shape[:axis], Expr(1), *x._shape[axis:]])
 
 
-def pad(x: Value, widths: Sequence[tuple[int, int]], value: float | int | bool = 0) -> Value:
-    """Adds ``(before, after)`` elements of `value`, a number of x's dtype, to each axis."""
+def pad(x: Value, widths: int | Sequence[int] | Sequence[Sequence[int]],
+        value: float | int | bool = 0) -> Value:
+    """Adds elements of `value`, a number of x's dtype, to each axis, as numpy.pad.
+
+    `widths` is ``(before, after)`` of each axis, one such pair for all, or one number.
+    """
     (x,) = operands("pad", x)
-    widths = list(widths)
-    if len(widths) != x.ndim or any(len(pair) != 2 or min(pair) < 0 for pair in widths):
-        raise fail("pad", [x], f"widths {widths} must be {x.ndim} pairs of sizes, none negative")
+    try:
+        pairs = np.broadcast_to(np.asarray(widths), (x.ndim, 2)).tolist()
+    except ValueError:
+        pairs = []
+    if len(pairs) != x.ndim or not all(is_int(n, range(1 << 63)) for pair in pairs for n in pair):
+        raise fail("pad", [x], f"widths={widths!r} must be {x.ndim} pairs of sizes, none negative, "
+                   "one pair or one size")
     shape = [size + before + after
-             for size, (before, after) in zip(x._shape, widths, strict=True)]
-    coordinates = [Expr.axis(i) - before for i, (before, _) in enumerate(widths)]
+             for size, (before, after) in zip(x._shape, pairs, strict=True)]
+    coordinates = [Expr.axis(i) - before for i, (before, _) in enumerate(pairs)]
     if x.dtype == "bool":
         value = bool(value)
     return index_map(x, shape, coordinates, fill=value)

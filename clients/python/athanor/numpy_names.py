@@ -36,7 +36,7 @@ _METHODS = {
     ("minimum", "reduce"): "min", ("logical_and", "reduce"): "all", ("logical_or", "reduce"): "any",
     ("add", "accumulate"): "cumsum", ("multiply", "accumulate"): "cumprod",
 }
-# Functions that are not ufuncs. Those with another name here take the same arguments.
+# Functions that are not ufuncs.
 FUNCTIONS = {
     **{name: name for name in (
         "all", "any", "argmax", "argmin", "argsort", "clip", "concatenate", "cumprod", "cumsum",
@@ -45,6 +45,8 @@ FUNCTIONS = {
         "take_along_axis", "tile", "transpose", "tril", "triu", "var", "where", "zeros_like")},
     "amax": "max", "amin": "min", "broadcast_to": "expand", "expand_dims": "unsqueeze",
 }
+# Arguments of numpy's functions that have another name here.
+_ARGUMENTS = {"clip": {"a_min": "min", "a_max": "max"}, "pad": {"constant_values": "value"}}
 # What to use here for names that users of numpy and torch try first.
 HINTS = {
     **{name: f"Graph.{name}" for name in ("arange", "full", "ones", "zeros")},
@@ -107,8 +109,8 @@ def ufunc_name(ufunc: np.ufunc, method: str, options: Mapping[str, Any]) -> str:
         way = f"use athanor.{other}" if other else "use the functions of athanor"
         raise TypeError(f"numpy.{ufunc.__name__}.{method} does not take a Value; {way}")
     if name is None:
-        raise TypeError(f"numpy.{ufunc.__name__} does not take a Value: there is no such op; "
-                        "compose it of the functions of athanor")
+        raise TypeError(f"numpy.{ufunc.__name__} does not take a Value: "
+                        + _way(ufunc.__name__, "op"))
     if options:
         raise TypeError(f"numpy.{ufunc.__name__} of a Value takes no {', '.join(sorted(options))}: "
                         f"use athanor.{name}, and .cast(...) for dtypes")
@@ -127,5 +129,17 @@ def function_name(function: Callable[..., Any]) -> str:
     if name in FUNCTIONS and getattr(np, name, None) is function:
         return FUNCTIONS[name]
     module = getattr(function, "__module__", "numpy")
-    raise TypeError(f"{module}.{name} does not take a Value: there is no such function; compose it "
-                    "of the functions of athanor")
+    raise TypeError(f"{module}.{name} does not take a Value: {_way(name, 'function')}")
+
+
+def arguments(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns arguments of one of numpy's functions by their names here."""
+    names = _ARGUMENTS.get(function.__name__, {})
+    return {names.get(name, name): value for name, value in options.items()}
+
+
+def _way(name: str, kind: str) -> str:
+    """Says what to use for a function of numpy that does not take values."""
+    hint = HINTS.get(name)
+    return f"use {hint}" if hint else (f"there is no such {kind}; compose it of the functions of "
+                                       "athanor")

@@ -14,14 +14,13 @@ import numpy as np
 from athanor.dtypes import DType
 from athanor.expr import Expr, expr
 from athanor.notebook import table
-from athanor.numpy_names import HINTS, METHOD_HINTS, function_name, ufunc_name
+from athanor.numpy_names import HINTS, METHOD_HINTS, arguments, function_name, ufunc_name
 from athanor.protos import graph_pb2
 
 Attr: TypeAlias = graph_pb2.AttrValue
 Shape: TypeAlias = tuple[Expr, ...]
 Size: TypeAlias = Expr | int | str  # a str is a dim
 Axes: TypeAlias = int | Sequence[int] | None
-Operand: TypeAlias = "Value | np.ndarray | np.generic | bool | int | float"
 
 
 class ValueGraph(Protocol):
@@ -48,16 +47,14 @@ class ValueGraph(Protocol):
         """Reports whether this package has a function of that name."""
 
     def _own(self, node: Value) -> Value | None:
-        """Returns a node of this graph, or takes one in from the graphs around this body; None if
-        it is of another graph."""
+        """Returns a node of this graph, taken in if it is of a graph around it; else None."""
 
     def full(self, shape: Size | Sequence[Size], value: float | int | bool,
              dtype: str | DType = "f32") -> Value:
         """Adds a tensor of one number."""
 
     def _weight(self, key: object, name: str, array: np.ndarray) -> Value:
-        """Returns the parameter of a module's weight `key`, adding it when it is first asked for;
-        a name that is taken gets a number."""
+        """Returns the parameter of a module's weight `key`; a taken name gets a number."""
 
     def _body(self, name: str) -> BodyGraph:
         """Makes the graph of a loop's body."""
@@ -144,7 +141,7 @@ class Value:
     def __array_function__(self, function: Callable[..., Any], types: Iterable[type],
                            args: Iterable[Any], options: Mapping[str, Any]) -> Value:
         """``np.sum(value, axis=0)``, ``np.concatenate([a, b])`` and so on."""
-        return self.graph._apply(function_name(function), *args, **options)
+        return self.graph._apply(function_name(function), *args, **arguments(function, options))
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise TypeError(f"{self!r} has no elements while the graph is built, so no array can hold "
@@ -381,6 +378,9 @@ class Value:
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Value:
         """Elements held within [min, max]; see `athanor.clip`."""
         return self.graph._apply("clip", self, min, max)
+
+
+Operand: TypeAlias = Value | np.ndarray | np.generic | bool | int | float
 
 
 def _listed(arguments: tuple[Any, ...]) -> Sequence[Any]:

@@ -51,6 +51,9 @@ def test_each_ufunc_makes_a_value(x: athanor.Value, name: str) -> None:
 
 @pytest.mark.parametrize(("call", "words"), [
     (lambda x: np.spacing(x), ["numpy.spacing", "no such op"]),
+    (lambda x: np.dot(x, x.T), ["numpy.dot does not take a Value: use athanor.matmul"]),
+    (lambda x: np.take(x, np.array([0])), ["numpy.take", "use athanor.gather"]),
+    (lambda x: np.pad(x, 1, mode="reflect"), ["pad", "mode"]),
     (lambda x: np.heaviside(x, x), ["numpy.heaviside"]),
     (lambda x: np.add.reduce(x), ["numpy.add.reduce", "athanor.sum"]),
     (lambda x: np.subtract.outer(x, x), ["numpy.subtract.outer", "athanor"]),
@@ -69,6 +72,23 @@ def test_what_numpy_cannot_do_is_named(x: athanor.Value, call: Callable,
         call(x)
     for word in words:
         assert word in str(error.value), str(error.value)
+
+
+def test_arguments_have_numpys_names_too(x: athanor.Value) -> None:
+    """As numpy itself names them; positional ones are the same."""
+    for theirs, ours in ((np.clip(x, a_min=0, a_max=1), athanor.clip(x, 0, 1)),
+                         (np.clip(x, a_min=0, a_max=None), athanor.clip(x, min=0))):
+        assert (theirs.op, theirs.shape) == (ours.op, ours.shape)
+    padded = np.pad(x, ((1, 0), (0, 2)), constant_values=3)
+    assert padded.shape == (athanor.Expr.symbol("b") + 1, 6)
+    assert np.frombuffer(padded.attrs["fill"].tensor.data, np.float32) == 3
+
+
+@pytest.mark.parametrize("widths", [2, (1, 2), ((1, 2),), ((0, 3), (1, 0)), [[1], [2]],
+                                    np.array([[0, 3], [1, 0]])])
+def test_widths_of_pad_are_numpys(x: athanor.Value, widths: object) -> None:
+    expected = np.pad(np.zeros((5, 4)), widths)
+    assert athanor.pad(x.graph.zeros((5, 4)), widths).shape == expected.shape
 
 
 def test_an_array_is_not_changed_in_place(x: athanor.Value) -> None:
@@ -93,6 +113,9 @@ def test_names_of_others_are_told() -> None:
     (lambda g, x: athanor.split(x, 2, 0), ["split", "size b", "2 equal parts"]),
     (lambda g, x: athanor.split(x, 0, 1), ["split", "0 equal"]),
     (lambda g, x: athanor.tile(x, -1), ["tile", "negative"]),
+    *((lambda g, x, widths=widths: athanor.pad(x, widths),
+       ["pad", f"widths={widths!r} must be 2 pairs of sizes, none negative"])
+      for widths in (-1, (1, -1), 0.5, ((1, 2), (3,)), [(1, 2)] * 3, "1", None)),
     (lambda g, x: athanor.repeat(x, -1, 0), ["repeat", "negative"]),
     (lambda g, x: athanor.tril(x[0]), ["tril", "2 axes"]),
     (lambda g, x: athanor.triu(x, 0.5), ["triu", "k=0.5"]),

@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator
 
 import athanor
@@ -53,6 +54,15 @@ def test_the_stub_has_every_namespace() -> None:
              for alias in node.names}
     made = {name for name in vars(athanor.protos) if name.endswith("_pb2")} - {"descriptor_pb2"}
     assert names == made
+
+
+def test_functions_return_values() -> None:
+    """Their annotations resolve, and say so."""
+    parts = (athanor.Value, list[athanor.Value], tuple[athanor.Value, athanor.Value],
+             tuple[athanor.Value, tuple[athanor.Value, athanor.Value]],
+             tuple[tuple[athanor.Value, ...], tuple[athanor.Value, ...]])
+    for name in sorted(set(athanor.__all__) & set(FUNCTIONS)):
+        assert typing.get_type_hints(FUNCTIONS[name])["return"] in parts, name
 
 
 def members() -> Iterator[tuple[str, object]]:
