@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from athanor.errors import InvalidArgument
 
@@ -18,13 +18,13 @@ INT64 = range(-(1 << 63), 1 << 63)
 UINT64 = range(1 << 64)
 
 
-def is_int(value: object, allowed: range = INT64) -> bool:
+def is_int(value: object, allowed: range = INT64) -> TypeGuard[int]:
     """Reports whether a value is an integer, of Python or numpy, in a range."""
     return (isinstance(value, numbers.Integral) and not isinstance(value, bool)
             and int(value) in allowed)
 
 
-def checked_int(name: str, value: Any, allowed: range = INT64) -> int:
+def checked_int(name: str, value: object, allowed: range = INT64) -> int:
     """Returns an integer in a range."""
     if is_int(value, allowed):
         return int(value)

@@ -11,7 +11,7 @@ from athanor.dtypes import DTYPES, DType, array_bytes, dtype_of
 from athanor.errors import GraphError
 from athanor.expr import Expr, expr, product, provably_different
 from athanor.protos import graph_pb2
-from athanor.value import Attr, Axes, Operand, Shape, Value, type_text
+from athanor.value import Attr, Axes, Operand, Shape, Size, Value, type_text
 
 
 def fail(op: str, nodes: Sequence[Value], message: str) -> GraphError:
@@ -176,6 +176,11 @@ def check_size(op: str, nodes: Sequence[Value], what: str, a: Expr, b: Expr) -> 
     """Refuses two sizes that are provably different; undecided ones are left to the server."""
     if provably_different(a, b):
         raise fail(op, nodes, f"{what}: sizes {a} and {b} differ; they must be equal")
+
+
+def size_list(shape: Size | Sequence[Size]) -> list[Size]:
+    """Returns the sizes of a shape, which may be one size alone."""
+    return [shape] if isinstance(shape, str | Expr | int | np.integer) else list(shape)
 
 
 def check_axis(op: str, x: Value, axis: int, rank: int | None = None) -> int:

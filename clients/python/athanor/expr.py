@@ -11,6 +11,7 @@ bounds and simplifies further.
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from collections.abc import Iterable, Mapping
 from typing import SupportsIndex
 
@@ -36,8 +37,8 @@ class Expr:
     __slots__ = ("terms",)
 
     def __init__(self, terms: Mapping[Monomial, int] | int = 0) -> None:
-        if isinstance(terms, int):
-            terms = {(): terms}
+        if not isinstance(terms, Mapping):
+            terms = {(): int(terms)}
         self.terms: dict[Monomial, int] = {m: terms[m] for m in sorted(terms) if terms[m]}
 
     @staticmethod
@@ -74,7 +75,7 @@ class Expr:
         return found
 
     def __add__(self, other: Expr | int) -> Expr:
-        if not isinstance(other, Expr | int):
+        if not isinstance(other, Expr | numbers.Integral):
             return NotImplemented
         total = dict(self.terms)
         for monomial, coefficient in expr(other).terms.items():
@@ -87,13 +88,13 @@ class Expr:
         return Expr({m: -c for m, c in self.terms.items()})
 
     def __sub__(self, other: Expr | int) -> Expr:
-        return self + -expr(other) if isinstance(other, Expr | int) else NotImplemented
+        return self + -expr(other) if isinstance(other, Expr | numbers.Integral) else NotImplemented
 
     def __rsub__(self, other: int) -> Expr:
         return expr(other) + -self
 
     def __mul__(self, other: Expr | int) -> Expr:
-        if not isinstance(other, Expr | int):
+        if not isinstance(other, Expr | numbers.Integral):
             return NotImplemented
         total: dict[Monomial, int] = {}
         for m, c in self.terms.items():
@@ -111,7 +112,7 @@ class Expr:
         return self - floor_div(self, expr(other)) * other
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expr | int) and self.terms == expr(other).terms
+        return isinstance(other, Expr | numbers.Integral) and self.terms == expr(other).terms
 
     def __hash__(self) -> int:
         return hash(tuple(self.terms.items()))

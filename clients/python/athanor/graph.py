@@ -18,6 +18,7 @@ from athanor.core import (
     index_map,
     misfit,
     number_array,
+    size_list,
     size_value,
 )
 from athanor.dtypes import DType, array_bytes, dtype_of
@@ -83,11 +84,10 @@ class Graph:
 
         A string in `shape` is a dim; an undeclared one has `DEFAULT_DIM_BOUNDS`, (1, 4096).
         """
-        listed = [shape] if isinstance(shape, str | int | Expr) else shape
-        for size in listed:
+        for size in size_list(shape):
             if isinstance(size, str) and size not in self.dims:
                 self.dim(size, *DEFAULT_DIM_BOUNDS)
-        sizes = [self._size(size, f"input {name!r}") for size in listed]
+        sizes = self._sizes(shape, f"input {name!r}")
         return self._add("Input", [], {}, dtype_of(dtype), sizes, name)
 
     def parameter(self, name: str, array: object, dtype: str | DType | None = None) -> Value:
@@ -277,8 +277,7 @@ class Graph:
         return [node for node in self._nodes if node in needed]
 
     def _sizes(self, shape: Size | Sequence[Size], what: str) -> list[Expr]:
-        listed = [shape] if isinstance(shape, str | int | Expr) else shape
-        sizes = [self._size(size, what) for size in listed]
+        sizes = [self._size(size, what) for size in size_list(shape)]
         for size in sizes:
             if size.constant is not None and size.constant < 0:
                 raise GraphError(f"{what}: size {size} must not be negative")

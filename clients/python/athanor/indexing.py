@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from athanor.arithmetic import cast
+from athanor.checks import is_int
 from athanor.core import (
     attr_int,
     check_axes,
@@ -53,7 +54,7 @@ def _slice_bound(x: Value, axis: int, value: object, size: Expr, default: Expr) 
 def _slice(x: Value, axis: int, part: slice, size: Expr) -> tuple[Expr, Expr, int]:
     """Returns first position, length and step."""
     step = 1 if part.step is None else part.step
-    if not isinstance(step, int) or step == 0:
+    if not is_int(step) or step == 0:
         raise fail("slice", [x], f"axis {axis}: step {step!r} must be an integer other than 0")
     if step < 0:
         if size.constant is not None:
@@ -103,8 +104,8 @@ def index(x: Value, key: object) -> Value:
             start, length, step = _slice(x, axis, k, size)
             coordinates.append(start + Expr.axis(len(shape)) * step)
             shape.append(length)
-        elif isinstance(k, int | np.integer) and not isinstance(k, bool):
-            position = expr(k) if k >= 0 else size + int(k)
+        elif is_int(k):
+            position = expr(k) if k >= 0 else size + k
             if position.bounds(x.graph.dims)[0] < 0 or (
                     size - 1 - position).bounds(x.graph.dims)[0] < 0:
                 raise fail("index", [x], f"position {k} is outside axis {axis} of size {size} for "

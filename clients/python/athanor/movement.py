@@ -25,6 +25,7 @@ from athanor.core import (
     number_array,
     operands,
     same_dtype,
+    size_list,
     size_value,
 )
 from athanor.dtypes import DType, dtype_of
@@ -34,8 +35,7 @@ from athanor.value import Attr, Axes, Shape, Size, Value, shape_text
 
 
 def _sizes(op: str, x: Value, shape: Size | Sequence[Size]) -> list[Expr]:
-    listed = [shape] if isinstance(shape, Expr | int | str) else list(shape)
-    return [x.graph._size(size, f"{op}({x.name})") for size in listed]
+    return [x.graph._size(size, f"{op}({x.name})") for size in size_list(shape)]
 
 
 def permute(x: Value, axes: Sequence[int]) -> Value:
@@ -66,8 +66,8 @@ def swapaxes(x: Value, axis1: int, axis2: int) -> Value:
 def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
     """Moves axes to other positions; the others keep their order; any dtype."""
     (x,) = operands("moveaxis", x)
-    pairs = [[axes] if isinstance(axes, int) else list(axes) for axes in (source, destination)]
-    start, end = ([check_axis("moveaxis", x, axis) for axis in axes] for axes in pairs)
+    start, end = ([check_axis("moveaxis", x, axis) for axis in np.atleast_1d(axes)]
+                  for axes in (source, destination))
     if len(start) != len(end) or len({*start}) != len(start) or len({*end}) != len(end):
         raise fail("moveaxis", [x], f"source {source} and destination {destination} must name "
                    "equally many axes, each once")
@@ -315,7 +315,7 @@ def _triangle(op: str, x: Value, k: int, lower: bool) -> Value:
     check_kind(op, [x], "computing")
     if x.ndim < 2:
         raise fail(op, [x], "x must have at least 2 axes")
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+    if not is_int(k):
         raise fail(op, [x], f"k={k!r} must be an integer")
     matrix = x._shape[-2:]
     row, column = (iota_like(x, matrix, i) for i in (0, 1))

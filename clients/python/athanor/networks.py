@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from athanor import reductions
 from athanor.arithmetic import cast, reciprocal, widened
+from athanor.checks import is_int
 from athanor.core import (
     attr_int,
     check_axis,
@@ -125,7 +126,7 @@ def group_norm(x: Value, groups: int, scale: Operand | None = None, bias: Operan
     check_kind("group_norm", [x], "floats")
     if x.ndim < 2:
         raise fail("group_norm", [x], "x must have the axes [N, C, ...]")
-    if isinstance(groups, bool) or not isinstance(groups, int) or groups < 1:
+    if not is_int(groups, range(1, 1 << 63)):
         raise fail("group_norm", [x], f"groups={groups!r} must be an integer of 1 or more")
     if exact_div(x._shape[1], Expr(groups)) is None:
         raise fail("group_norm", [x], f"groups={groups} does not divide the {x._shape[1]} channels")
@@ -156,8 +157,8 @@ def attention(q: Value, k: Operand, v: Operand, mask: Operand | None = None, *,
     causal : bool
         Query i attends keys up to i + (Lk - Lq) only.
     """
-    nodes = operands("Attention", q, k, v)
-    q, k, v = nodes
+    given = operands("Attention", q, k, v, *([] if mask is None else [mask]))
+    q, k, v = nodes = given[:3]
     check_kind("Attention", nodes, "floats")
     dtype = same_dtype("Attention", nodes)
     if q.ndim < 2 or k.ndim != q.ndim or v.ndim != q.ndim:
@@ -168,8 +169,7 @@ def attention(q: Value, k: Operand, v: Operand, mask: Operand | None = None, *,
     check_size("Attention", nodes, "last axis of q and k", q._shape[-1], k._shape[-1])
     check_size("Attention", nodes, "axis -2 of k and v", k._shape[-2], v._shape[-2])
     if mask is not None:
-        (mask,) = operands("Attention", mask)
-        nodes.append(mask)
+        nodes, mask = given, given[3]
         if mask.dtype not in ("bool", q.dtype):
             raise fail("Attention", nodes, f'the mask must be bool or {q.dtype}; convert it with '
                        f'.cast("{q.dtype}")')
@@ -238,7 +238,7 @@ def one_hot(ids: Value, depth: int, *, dtype: str | DType = "f32", axis: int = -
     """
     (ids,) = operands("one_hot", ids)
     check_kind("one_hot", [ids], "integers")
-    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
+    if not is_int(depth, range(1 << 63)):
         raise fail("one_hot", [ids], f"depth={depth!r} must be an integer of 0 or more")
     axis = check_axis("one_hot", ids, axis, ids.ndim + 1)
     spread = cast(unsqueeze(ids, axis), "i64")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+from athanor.checks import is_int
 from athanor.core import (
     attr_int,
     attr_ints,
@@ -36,11 +38,16 @@ def _rank(op: str, nodes: Sequence[Value]) -> int:
     return rank
 
 
+def _per_axis(value: Any, count: int) -> list[Any]:
+    """Returns one entry for each of `count` axes: one size stands for all."""
+    return [value] * count if isinstance(value, Expr) or is_int(value) else list(value)
+
+
 def _steps(op: str, nodes: Sequence[Value], what: str, steps: Steps) -> list[int]:
     """Returns one number per spatial axis, each at least 1."""
     rank = _rank(op, nodes)
-    listed = [steps] * rank if isinstance(steps, int) else list(steps)
-    if len(listed) != rank or any(not isinstance(step, int) or step < 1 for step in listed):
+    listed = _per_axis(steps, rank)
+    if len(listed) != rank or not all(is_int(step, range(1, 1 << 63)) for step in listed):
         raise fail(op, nodes, f"{what}={steps!r} must be an integer of 1 or more, or {rank} of "
                    "them, one per spatial axis")
     return listed
@@ -54,8 +61,7 @@ class _Window:
         rank = _rank(op, nodes)
         self.strides = _steps(op, nodes, "strides", strides)
         self.dilations = _steps(op, nodes, "dilations", dilations)
-        listed = [padding] * rank if isinstance(padding, Size) else list(padding)
-        pairs = [(p, p) if isinstance(p, Size) else tuple(p) for p in listed]
+        pairs = [_per_axis(p, 2) for p in _per_axis(padding, rank)]
         if len(pairs) != rank or any(len(pair) != 2 for pair in pairs):
             raise fail(op, nodes, f"padding={padding!r} must be a size, or {rank} of them, one per "
                        "spatial axis, or pairs (before, after)")
@@ -104,7 +110,7 @@ def conv(x: Value, w: object, *, strides: Steps = 1, padding: Padding = 0, dilat
     _rank("Conv", nodes)
     if nodes[1].ndim != nodes[0].ndim:
         raise fail("Conv", nodes, f"w must have {nodes[0].ndim} axes, [M, C // groups, ...kernel]")
-    if not isinstance(groups, int) or groups < 1:
+    if not is_int(groups, range(1, 1 << 63)):
         raise fail("Conv", nodes, f"groups={groups!r} must be an integer of 1 or more")
     check_size("Conv", nodes, "channels of x, and groups times those of w", nodes[0]._shape[1],
                nodes[1]._shape[1] * groups)
@@ -142,10 +148,9 @@ def _phases(w: Value, groups: int, strides: Sequence[int], kernel: Sequence[int]
 def _cuts(op: str, nodes: Sequence[Value], padding: int | Sequence[int | tuple[int, int]],
           rank: int) -> list[tuple[int, int]]:
     """Returns what is cut before and behind each spatial axis."""
-    listed = [padding] * rank if isinstance(padding, int) else list(padding)
-    pairs = [(p, p) if isinstance(p, int) else tuple(p) for p in listed]
-    if len(pairs) != rank or any(len(pair) != 2 or any(not isinstance(p, int) or p < 0
-                                                       for p in pair) for pair in pairs):
+    pairs = [_per_axis(p, 2) for p in _per_axis(padding, rank)]
+    if len(pairs) != rank or not all(len(pair) == 2 and all(is_int(p, range(1 << 63)) for p in pair)
+                                     for pair in pairs):
         raise fail(op, nodes, f"padding={padding!r} must be an integer of 0 or more, or {rank} of "
                    "them, one per spatial axis, or pairs (before, after)")
     return [(pair[0], pair[1]) for pair in pairs]
@@ -189,13 +194,13 @@ def conv_transpose(x: Value, w: object, *, strides: Steps = 1,
     if kernels.ndim != x.ndim or len(sizes) != x.ndim:
         raise fail(op, nodes, f"w must have {x.ndim} axes of constant sizes, [C, M // groups, "
                    "...kernel]")
-    if not isinstance(groups, int) or groups < 1 or sizes[0] % groups:
+    if not is_int(groups, range(1, 1 << 63)) or sizes[0] % groups:
         raise fail(op, nodes, f"groups={groups!r} must divide the {sizes[0]} channels of w")
     check_size(op, nodes, "channels of x and axis 0 of w", x._shape[1], kernels._shape[0])
     steps, gaps = _steps(op, nodes, "strides", strides), _steps(op, nodes, "dilations", dilations)
-    added = [output_padding] * rank if isinstance(output_padding, int) else list(output_padding)
+    added = _per_axis(output_padding, rank)
     cut = _cuts(op, nodes, padding, rank)
-    if len(added) != rank or any(not isinstance(more, int) or more < 0 for more in added):
+    if len(added) != rank or not all(is_int(more, range(1 << 63)) for more in added):
         raise fail(op, nodes, f"output_padding={output_padding!r} must be an integer of 0 or more, "
                    f"or {rank} of them, one per spatial axis")
     out = [(x._shape[i + 2] - 1) * steps[i] + gaps[i] * (sizes[i + 2] - 1) + 1 + added[i]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 
 import athanor
 import ml_dtypes
@@ -217,3 +218,51 @@ def test_bundle_round_trip_and_damage(g: athanor.Graph, tmp_path: pathlib.Path) 
     path.write_bytes(data + b"x")
     with pytest.raises(athanor.InvalidArgument, match="after the last"):
         bundle.load(path)
+
+
+EIGHT, TWO = np.int64(8), np.int32(2)
+D = athanor.Expr.symbol("d")
+
+
+@pytest.mark.parametrize(("make", "shape"), [
+    (lambda g, x: g.zeros(EIGHT), (8,)),
+    (lambda g, x: g.input("y", EIGHT, "f32"), (8,)),
+    (lambda g, x: x.reshape(TWO, -1), (2, 16)),
+    (lambda g, x: x[::TWO], (2, 8)),
+    (lambda g, x: athanor.moveaxis(x, np.int64(0), np.int64(1)), (8, 4)),
+    (lambda g, x: athanor.tile(x, TWO), (4, 16)),
+    (lambda g, x: athanor.tril(x, TWO), (4, 8)),
+    (lambda g, x: athanor.group_norm(x, TWO), (4, 8)),
+    (lambda g, x: athanor.one_hot(x.cast("i32"), EIGHT), (4, 8, 8)),
+    (lambda g, x: athanor.max_pool(x.reshape(1, 1, 4, 8), TWO, strides=TWO, padding=TWO),
+     (1, 1, 4, 6)),
+    (lambda g, x: athanor.conv_transpose(x.reshape(1, 1, 4, 8), np.ones((1, 1, 2, 2), np.float32),
+                                         strides=TWO, padding=np.int64(1)), (1, 1, 6, 14)),
+    (lambda g, x: g.zeros(g.dim("d", 1, 9) * TWO + EIGHT - TWO), (2 * D + 6,)),
+    (lambda g, x: g.zeros(TWO * g.dim("d", 1, 9)), (2 * D,)),
+])
+def test_integers_of_numpy_are_sizes(make: Callable, shape: tuple) -> None:
+    graph = athanor.Graph("g")
+    assert make(graph, graph.zeros((4, 8))).shape == shape
+
+
+def test_a_mask_of_attention_is_any_operand() -> None:
+    """An array, or inside a loop a value of the graph around."""
+    graph = athanor.Graph("g")
+    q = graph.input("q", (3, 2, 4), "f32")
+    assert athanor.attention(q, q, q, np.ones((2, 2), bool)).shape == (3, 2, 4)
+    mask = graph.input("mask", (2, 2), "bool")
+    (last,), _ = athanor.scan(
+        lambda states, slices: ([athanor.attention(slices[0], slices[0], slices[0], mask)], []),
+        [graph.zeros((2, 4))], [q])
+    graph.output("y", last)
+    scan = next(node for node in graph.proto().nodes if node.op == "Scan")
+    assert "mask" in scan.inputs
+    other = athanor.Graph("h").input("mask", (2, 2), "bool")
+    with pytest.raises(athanor.GraphError, match="of two graphs"):
+        athanor.attention(q, q, q, other)
+
+
+def test_an_input_has_no_negative_size() -> None:
+    with pytest.raises(athanor.GraphError, match="input 'x': size -1 must not be negative"):
+        athanor.Graph("g").input("x", (2, -1), "f32")
