@@ -9,6 +9,7 @@
 #include "clients/bench/commands.h"
 #include "clients/bench/llm_flags.h"
 #include "clients/bench/measuring.h"
+#include "clients/bench/run_options.h"
 #include "clients/bench/tokens/generate_backend.h"
 #include "clients/bench/tokens/openai_backend.h"
 #include "clients/cpp/inputs/text_input.h"

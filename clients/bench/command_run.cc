@@ -9,6 +9,7 @@
 #include "clients/bench/commands.h"
 #include "clients/bench/load/inputs.h"
 #include "clients/bench/measuring.h"
+#include "clients/bench/run_options.h"
 #include "deploy/bazel/libs/status_macros.h"
 
 namespace athanor::bench {
