@@ -24,7 +24,7 @@
 #include "server/calls/stream_writer.h"
 #include "server/core/core.h"
 #include "server/http/http_server.h"
-#include "server/http/pages/server_status.h"
+#include "server/http/pages/core_samples.h"
 #include "server/http/pages/status_pages.h"
 #include "server/net/connections.h"
 #include "server/net/tls.h"

@@ -1,10 +1,6 @@
-// The state of the server: as JSON for the status page and other programs, and as samples for its
-// metrics.
+// The state of the server as JSON, for the status page and other programs.
 //
 //   ServerStatus(core).dump();
-//   core.metrics().AddCollector([&core](std::vector<MetricSample>* samples) {
-//     AddCoreSamples(core, samples);
-//   });
 //
 // Reads the parts of the core. May run on any thread, concurrently with everything else.
 #ifndef ATHANOR_SERVER_HTTP_PAGES_SERVER_STATUS_H_
@@ -12,12 +8,10 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "nlohmann/json.hpp"
 #include "server/core/core.h"
 #include "server/http/pages/latency_history.h"
-#include "server/metrics/exposition.h"
 
 namespace athanor {
 
@@ -36,8 +30,6 @@ nlohmann::json ServerStatus(ServerCore& core, const LatencyHistory* history = nu
 
 // Returns ServerStatus without history as text; replaces bytes that are not UTF-8.
 std::string ServerStatusText(ServerCore& core);
-
-void AddCoreSamples(ServerCore& core, std::vector<MetricSample>* samples);
 
 }  // namespace athanor
 

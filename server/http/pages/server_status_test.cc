@@ -10,6 +10,7 @@
 #include "server/generate/language_model.h"
 #include "server/generate/scripted_engine_testing.h"
 #include "server/http/exchange_testing.h"
+#include "server/http/pages/core_samples.h"
 #include "server/http/pages/status_pages.h"
 #include "server/metrics/exposition_testing.h"
 #include "server/testing/search_testing.h"
