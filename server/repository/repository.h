@@ -99,7 +99,7 @@ class Repository {
   std::thread thread_;
 };
 
-// What a client asks of a model of the repository, and the names of the call's parameters.
+// Asks to load or unload a model of the repository, with the names of the call's parameters.
 struct RepositoryCall {
   enum class Kind : uint8_t { kLoad, kUnload };
   Kind kind = Kind::kLoad;

@@ -20,7 +20,7 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kMostConfigBytes = 1 << 20;
-// What may pass by itself is tried again after this many times as long as the last try took.
+// Waits this many times as long as the last try took before it tries again what may pass by itself.
 constexpr int kRest = 10;
 constexpr std::chrono::seconds kLeastRest{1};
 
@@ -52,7 +52,7 @@ void RepositoryModels::LookAtAll(Look look) {
   const Clock::time_point begin = Clock::now();
   const absl::StatusOr<std::vector<std::string>> names = folder_.Folders("");
   if (!names.ok()) {
-    // What is loaded stays: a folder that cannot be read may be one that is not mounted.
+    // Keeps what is loaded: a folder that cannot be read may be one that is not mounted.
     LogError("the model repository cannot be read", {{"error", names.status().message()}});
     return;
   }
@@ -128,7 +128,7 @@ absl::Status RepositoryModels::LookAt(const std::string& name, Look look) {
     Tell(name);
     return WhyNot(name, known);
   }
-  // What changes may still be being copied.
+  // Waits for a second look at what changes: it may still be being copied.
   const bool changed = std::exchange(known.seen, seen->all) != seen->all;
   if (look == Look::kPoll && changed) return absl::OkStatus();
   known.broken = seen->wanted.empty() ? absl::NotFoundError(
@@ -265,7 +265,7 @@ void RepositoryModels::Tidy(const std::string& name) {
     const auto at = loaded.find(version);
     if (at == loaded.end() || at->second->plan() == nullptr) return;
   }
-  // Where nothing is wanted, the folder is being changed or its config is wrong: what serves stays.
+  // Keeps what serves where nothing is wanted: the folder is being changed or its config is wrong.
   if (wanted.empty() || others.empty() || !Delete(name, others).ok()) return;
   for (int64_t version : others) known->second.stamps.erase(version);
   Tell(name);

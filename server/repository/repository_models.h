@@ -1,5 +1,5 @@
-// What the folder of a model repository holds, against what the registry has: looks, loads,
-// unloads, and says what could not be loaded.
+// Keeps the registry at what the folder of a model repository holds: looks, loads, unloads, and
+// says what could not be loaded.
 //
 //   RepositoryModels models(options, parts, folder, stopping, await);
 //   models.LookAtAll(RepositoryModels::Look::kFirst);
@@ -47,12 +47,12 @@ struct UnavailableModel {
   std::string reason;
 };
 
-// Whether models are loaded and unloaded by calls only.
+// Returns true iff only calls load and unload models.
 inline bool ByCalls(const ServerOptions& options) { return options.model_control == "explicit"; }
 
 class RepositoryModels {
  public:
-  // Of kPoll, a model that is not as the last look found it is left for the next.
+  // kPoll leaves a model that is not as the last look found it for the next.
   enum class Look : uint8_t { kFirst, kPoll, kLoad };
   // Called with each version that is loaded, and of kFirst with those that were before.
   using Await = std::function<void(const std::shared_ptr<ModelVersion>& version, Look look)>;

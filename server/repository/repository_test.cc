@@ -268,7 +268,7 @@ TEST_F(RepositoryTest, CallsLoadAndUnload) {
   WriteScale("m/2", 5);
   ASSERT_TRUE(Load("m").ok());
   EXPECT_THAT(Index(), ElementsAre("m/2 READY", "n/2 UNAVAILABLE"));
-  // What calls have loaded stays loaded, whatever its files are meanwhile.
+  // Changed files do not unload what calls have loaded.
   WriteScale("m/2", 11);
   Begin("explicit");
   EXPECT_EQ(Answer("m"), 10);

@@ -34,7 +34,7 @@ void HashName(const VersionFiles& files, const FolderFile& file, Sha256* hash) {
   hash->Update(Cat(Number(files.source.base + file.path), " ", file.bytes, " "));
 }
 
-// One load: reads files in pieces, hashes them again, and hands them to an upload.
+// Loads one version: reads its files in pieces, hashes them again, and hands them to an upload.
 class Load {
  public:
   Load(const RepositoryFolder& folder, const VersionFiles& files, const LoadParts& parts,

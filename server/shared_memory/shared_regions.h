@@ -24,7 +24,7 @@
 
 namespace athanor {
 
-// Who registers and uses regions.
+// Names who registers and uses regions.
 struct SharedUser {
   std::string owner;   // the identity; empty: the server asks nobody
   bool local = false;  // on this machine

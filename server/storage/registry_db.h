@@ -42,7 +42,7 @@ struct FileRow {
   std::string hash;  // 32 bytes: of the tensor that holds its bytes
 };
 
-// What a version of a model repository was made of.
+// Tells from which files of a model repository a version was made.
 struct RepositorySource {
   std::string content;  // 32 bytes: hash of its files and its configuration; empty: it was uploaded
   std::string stamp;    // 32 bytes: hash of its files' names, sizes and times

@@ -84,7 +84,7 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Of the request's own span.
+  // Returns the context of the request's own span.
   const TraceContext& context() const { return origin_.context; }
   // Returns the trace's number as text, for the log.
   const std::string& id() const { return id_; }
@@ -112,8 +112,7 @@ class Trace {
   const Origin origin_;
   const std::string id_;
   const std::shared_ptr<SpanQueue> queue_;
-  // What the clock of spans is ahead of the steady one; taken once, so that times of one trace
-  // agree.
+  // Turns steady times into those of spans; taken once, so that times of one trace agree.
   const std::chrono::nanoseconds ahead_;
   Mutex mu_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;

@@ -48,7 +48,7 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   void Ended(StreamRequest* request);
 
  private:
-  // What other threads reach the call by; outlives it.
+  // Leads other threads to the call; outlives it.
   struct Link {
     Mutex mu;
     StreamCall* call ABSL_GUARDED_BY(mu) = nullptr;

@@ -16,7 +16,7 @@ SharedUser UserOf(const grpc::CallbackServerContext& context, const Caller& call
   return {.owner = caller.name(), .local = IsLocalPeer(context.peer())};
 }
 
-// What is beyond 63 bits is refused as what is at their end.
+// Clamps to 63 bits: a number beyond them is refused as the largest one is.
 int64_t SignedOf(uint64_t value) {
   return static_cast<int64_t>(std::min<uint64_t>(value, std::numeric_limits<int64_t>::max()));
 }
