@@ -182,7 +182,8 @@ def flags() -> str:
         "line wins, then the environment, then the file. A limit refuses what is beyond it, or "
         "ends it; [errors](errors.md) says with what. Sizes are bytes, or take a unit: `KiB`, "
         "`MiB`, `GiB`, `TiB`. Times take `ms`, `s`, `m` or `h`; short times take `us`, `ms`, `s` "
-        "or `m`. `--help` prints the flags too, and the [signals](../signals.md).")]
+        "or `m`. `--help` and `man athanord` show the flags too, and the "
+        "[signals](../signals.md).")]
     groups = dict(FLAG_GROUPS)
     rows: list[str] = []
     for name, kind, field, least, most, text, *limit in initialiser(source, "kFlags"):

@@ -135,10 +135,13 @@ TEST_F(AthanordTest, CertificatesThatCannotBeReadEndWithTwo) {
   EXPECT_THAT(process->Output(), HasSubstr("--tls_cert: '" + wrong + "' holds no certificate"));
 }
 
-TEST_F(AthanordTest, HelpAndVersionEndWithZero) {
+TEST_F(AthanordTest, HelpManualAndVersionEndWithZero) {
   auto help = Start({"--help"});
   EXPECT_EQ(help->Wait(), 0);
   EXPECT_THAT(help->Output(), HasSubstr("--state_dir"));
+  auto manual = Start({"--man"});
+  EXPECT_EQ(manual->Wait(), 0);
+  EXPECT_THAT(manual->Output(), HasSubstr(".TH \"ATHANORD\" 1"));
   auto version = Start({"--version"});
   EXPECT_EQ(version->Wait(), 0);
   EXPECT_THAT(version->Output(), HasSubstr("athanord "));

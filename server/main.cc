@@ -17,6 +17,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "runtime/cpu/blas.h"
 #include "server/access/identities.h"
+#include "server/base/help.h"
 #include "server/base/log.h"
 #include "server/base/options.h"
 #include "server/base/search_cpus.h"
@@ -32,10 +33,6 @@ namespace {
 void LogGrpc(gpr_log_func_args* args) {
   LogDebug("grpc", {{"text", args->message}, {"file", args->file}, {"line", args->line}});
 }
-
-constexpr char kTokenHelp[] =
-    "\n  --make_token\n      print a new token, and the line that stands for it in --auth's file; "
-    "nothing else keeps it\n";
 
 int Fail(const absl::Status& status, int code) {
   std::fprintf(stderr, "athanord: %s\n", std::string(status.message()).c_str());
@@ -129,7 +126,11 @@ int Main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   for (const std::string& arg : args) {
     if (arg == "--help" || arg == "-h") {
-      std::fputs((HelpText() + kTokenHelp + SignalHelp()).c_str(), stdout);
+      std::fputs(HelpText().c_str(), stdout);
+      return 0;
+    }
+    if (arg == "--man") {
+      std::fputs(ManualText().c_str(), stdout);
       return 0;
     }
     if (arg == "--make_token") {

@@ -10,7 +10,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "deploy/bazel/libs/status_macros.h"
@@ -300,53 +299,10 @@ const FlagRow* FindFlag(absl::string_view name) {
   return nullptr;
 }
 
-absl::string_view TypeText(FlagType type) {
-  switch (type) {
-    case FlagType::kBool:
-      return "true or false";
-    case FlagType::kInt:
-      return "a whole number";
-    case FlagType::kBytes:
-      return "a size such as 64MiB";
-    case FlagType::kDuration:
-      return "a time such as 30s";
-    case FlagType::kShortDuration:
-      return "a time such as 100us";
-    case FlagType::kRatio:
-      return "a number such as 0.01";
-    case FlagType::kString:
-      return "text";
-  }
-  return "";
-}
-
 absl::string_view UnitText(FlagType type) {
   if (type == FlagType::kDuration) return ", milliseconds";
   if (type == FlagType::kRatio) return ", millionths";
   return type == FlagType::kShortDuration ? ", microseconds" : "";
-}
-
-std::string FormatValue(const FlagRow& row, const ServerOptions& options) {
-  if (const auto* field = std::get_if<bool O::*>(&row.field)) {
-    return options.*(*field) ? "true" : "false";
-  }
-  if (const auto* field = std::get_if<std::string O::*>(&row.field)) {
-    return (options.*(*field)).empty() ? "\"\"" : options.*(*field);
-  }
-  int64_t value = options.*std::get<int64_t O::*>(row.field);
-  if (row.type == FlagType::kDuration) {
-    return value % 1000 == 0 ? absl::StrCat(value / 1000, "s") : absl::StrCat(value, "ms");
-  }
-  if (row.type == FlagType::kShortDuration && value != 0) {
-    return value % 1000 == 0 ? absl::StrCat(value / 1000, "ms") : absl::StrCat(value, "us");
-  }
-  if (row.type == FlagType::kRatio) {
-    return absl::StrCat(static_cast<double>(value) / static_cast<double>(kMillion));
-  }
-  if (row.type == FlagType::kBytes && value != 0 && value % kMiB == 0) {
-    return absl::StrCat(value / kMiB, "MiB");
-  }
-  return absl::StrCat(value);
 }
 
 absl::StatusOr<int64_t> ParseNumber(const FlagRow& row, absl::string_view text) {
@@ -370,8 +326,8 @@ absl::StatusOr<int64_t> ParseNumber(const FlagRow& row, absl::string_view text) 
 absl::Status SetFlag(const FlagRow& row, absl::string_view text, absl::string_view source,
                      ServerOptions* options) {
   auto wrong = [&] {
-    return absl::InvalidArgumentError(absl::StrCat(source, ": '", text, "' is not ",
-                                                   TypeText(row.type), " (flag --", row.name, ")"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        source, ": '", text, "' is not ", FlagTypeText(row.type), " (flag --", row.name, ")"));
   };
   if (const auto* field = std::get_if<std::string O::*>(&row.field)) {
     options->*(*field) = std::string(text);
@@ -422,7 +378,7 @@ absl::Status ReadArgs(const std::vector<std::string>& args, Settings* settings) 
       value = args[++i];
     } else {
       return absl::InvalidArgumentError(
-          absl::StrCat("--", name, ": needs a value, ", TypeText(row->type)));
+          absl::StrCat("--", name, ": needs a value, ", FlagTypeText(row->type)));
     }
     (*settings)[name] = {value, absl::StrCat("--", name)};
   }
@@ -488,6 +444,26 @@ absl::StatusOr<int64_t> ParseWithUnit(absl::string_view text, absl::Span<const U
 
 absl::Span<const FlagRow> FlagTable() { return kFlags; }
 
+absl::string_view FlagTypeText(FlagType type) {
+  switch (type) {
+    case FlagType::kBool:
+      return "true or false";
+    case FlagType::kInt:
+      return "a whole number";
+    case FlagType::kBytes:
+      return "a size such as 64MiB";
+    case FlagType::kDuration:
+      return "a time such as 30s";
+    case FlagType::kShortDuration:
+      return "a time such as 100us";
+    case FlagType::kRatio:
+      return "a number such as 0.01";
+    case FlagType::kString:
+      return "text";
+  }
+  return "";
+}
+
 std::string FlagVariable(absl::string_view name) {
   return absl::StrCat("ATHANOR_", absl::AsciiStrToUpper(name));
 }
@@ -552,19 +528,6 @@ absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
   }
   RETURN_IF_ERROR(ValidateOptions(&options, environment));
   return options;
-}
-
-std::string HelpText() {
-  const ServerOptions defaults;
-  std::string text =
-      "athanord: serves model graphs over gRPC.\n\n"
-      "Every flag is also an environment variable (ATHANOR_STATE_DIR for --state_dir) and a\n"
-      "`name = value` line of --config FILE; the command line wins, then the environment.\n\n";
-  for (const FlagRow& row : kFlags) {
-    absl::StrAppendFormat(&text, "  --%s (%s; default %s)\n      %s\n", row.name,
-                          TypeText(row.type), FormatValue(row, defaults), row.help);
-  }
-  return text;
 }
 
 }  // namespace athanor

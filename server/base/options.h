@@ -138,12 +138,14 @@ struct FlagRow {
 
 absl::Span<const FlagRow> FlagTable();
 
+// Returns "a size such as 64MiB".
+absl::string_view FlagTypeText(FlagType type);
+
 // Returns the environment variable of a flag: ATHANOR_STATE_DIR for state_dir.
 std::string FlagVariable(absl::string_view name);
 
 // Parses and validates (ValidateOptions) the options. `args` excludes the program's name. Returns
-// INVALID_ARGUMENT, naming the flag, where the value came from and what is allowed. Does not handle
-// "--help" (see HelpText).
+// INVALID_ARGUMENT, naming the flag, where the value came from and what is allowed.
 using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ServerOptions> ParseOptions(const std::vector<std::string>& args,
                                            const Environment& environment);
@@ -158,9 +160,6 @@ std::optional<int> GpuOrdinal(absl::string_view device);
 // --insecure, and a device that is not built in is refused by name. Fills in defaults of empty
 // paths.
 absl::Status ValidateOptions(ServerOptions* options, const Environment& environment);
-
-// Returns the table as text: name, default, environment variable, meaning.
-std::string HelpText();
 
 // Parse "30s" to milliseconds, "100us" or "2ms" to microseconds, "64MiB" to bytes.
 absl::StatusOr<int64_t> ParseDuration(absl::string_view text);

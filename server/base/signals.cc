@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/log.h"
@@ -78,17 +79,17 @@ void LogNothing(const SignalRow& row) {
 
 absl::Span<const SignalRow> SignalTable() { return kSignals; }
 
-std::string SignalHelp() {
-  std::string text = "\nSignals:\n\n";
+std::vector<SignalHelp> SignalHelps() {
+  std::vector<SignalHelp> helps;
   for (const SignalUse use : {SignalUse::kEnd, SignalUse::kDrain, SignalUse::kReload,
                               SignalUse::kError, SignalUse::kNone}) {
     std::string names;
     for (const SignalRow& row : kSignals) {
       if (row.use == use) absl::StrAppend(&names, names.empty() ? "" : ", ", row.name);
     }
-    absl::StrAppend(&text, "  ", names, "\n      ", HelpOf(use), "\n");
+    helps.push_back({std::move(names), HelpOf(use)});
   }
-  return text;
+  return helps;
 }
 
 void TakeSignals() {

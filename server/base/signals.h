@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -35,8 +36,13 @@ struct SignalRow {
 
 // Leaves out the real-time signals, which are all kNone.
 absl::Span<const SignalRow> SignalTable();
-// Returns the table as text for --help.
-std::string SignalHelp();
+
+// Tells people what signals of one use do.
+struct SignalHelp {
+  std::string names;  // "SIGTERM, SIGINT"
+  absl::string_view help;
+};
+std::vector<SignalHelp> SignalHelps();
 
 // Ignores and blocks the table's signals for the calling thread and those it starts.
 void TakeSignals();

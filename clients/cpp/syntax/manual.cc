@@ -5,25 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "deploy/bazel/libs/roff.h"
 
 namespace athanor::client {
 namespace {
 
-// Escapes what would steer the formatter: backslashes, hyphens that must stay ASCII, and a dot or
-// a quote where a line begins.
-std::string Roff(absl::string_view text) {
-  std::string out = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}});
-  out = absl::StrReplaceAll(out, {{"\n.", "\n\\&."}, {"\n'", "\n\\&'"}});
-  if (absl::StartsWith(out, ".") || absl::StartsWith(out, "'")) out.insert(0, "\\&");
-  return out;
-}
-
-std::string Bold(absl::string_view text) { return absl::StrCat("\\fB", Roff(text), "\\fR"); }
-std::string Italic(absl::string_view text) { return absl::StrCat("\\fI", Roff(text), "\\fR"); }
-
-std::string Sentence(absl::string_view text) {
-  return absl::StrCat(Roff(text), absl::EndsWith(text, ".") ? "\n" : ".\n");
-}
+using roff::Bold;
+using roff::Escape;
+using roff::Italic;
+using roff::Sentence;
 
 std::string Synopsis(const CommandRow& row, const std::string& path) {
   std::string text = Bold(path);
@@ -43,10 +33,10 @@ std::string Item(const OptionRow& row) {
   if (option && !row.value.empty()) absl::StrAppend(&text, " ", Italic(row.value));
   absl::StrAppend(&text, row.repeated ? " ...\n" : "\n", Sentence(row.about));
   if (!row.values.empty()) {
-    absl::StrAppend(&text, "One of ", Roff(absl::StrJoin(row.values, ", ")), ".\n");
+    absl::StrAppend(&text, "One of ", Escape(absl::StrJoin(row.values, ", ")), ".\n");
   }
   if (row.required && option) absl::StrAppend(&text, "Required.\n");
-  if (!row.fallback.empty()) absl::StrAppend(&text, "Default: ", Roff(row.fallback), ".\n");
+  if (!row.fallback.empty()) absl::StrAppend(&text, "Default: ", Escape(row.fallback), ".\n");
   if (!row.environment.empty()) {
     absl::StrAppend(&text, "The environment variable ", Bold(row.environment), " gives it, too.\n");
   }
@@ -75,10 +65,10 @@ void AddPages(const CommandRow& row, const std::string& path, const CommandRow& 
               const std::string& version, std::vector<ManualPage>* pages) {
   const bool is_tool = &row == &tool;
   const std::string name = PageName(path);
-  std::string text = absl::StrCat(".TH \"", absl::AsciiStrToUpper(Roff(name)), "\" 1 \"\" \"",
-                                  Roff(tool.name), " ", Roff(version), "\"\n.SH NAME\n", Roff(name),
-                                  " \\- ", Roff(row.about), "\n.SH SYNOPSIS\n", Synopsis(row, path),
-                                  ".SH DESCRIPTION\n", Sentence(row.about));
+  std::string text = absl::StrCat(".TH \"", absl::AsciiStrToUpper(Escape(name)), "\" 1 \"\" \"",
+                                  Escape(tool.name), " ", Escape(version), "\"\n.SH NAME\n",
+                                  Escape(name), " \\- ", Escape(row.about), "\n.SH SYNOPSIS\n",
+                                  Synopsis(row, path), ".SH DESCRIPTION\n", Sentence(row.about));
   absl::StrAppend(&text, Section("ARGUMENTS", row.arguments));
   if (!row.commands.empty()) {
     absl::StrAppend(&text, ".SH COMMANDS\n");

@@ -38,6 +38,8 @@ def fields(package: pathlib.Path) -> dict[str, str]:
 def test_it_asks_for_the_libraries_of_its_programs(package: pathlib.Path) -> None:
     about = fields(package)
     assert about["Package"] == "athanor" and about["Version"] == athanor.__version__
+    # lintian takes no host of one part, and not localhost.localdomain either.
+    assert re.fullmatch(r".+ <\S+@(?!localhost\.)[a-z]+\.[a-z]+>", about["Maintainer"])
     names = {entry.split(" ")[0] for entry in about["Depends"].split(", ")}
     assert {"libc6", "libstdc++6", "libgrpc++1.51", "libopenblas0-pthread", "libsqlite3-0"} <= names
     assert not any(name.endswith("-dev") for name in names)
@@ -52,6 +54,7 @@ def test_it_holds_all_that_belongs_to_it(package: pathlib.Path) -> None:
     for path in ("/usr/bin/athanord", "/usr/lib/athanor/athanor-tuner",
                  "/etc/athanor/athanord.conf",
                  "/lib/systemd/system/athanord.service", "/usr/share/man/man1/athanor.1.gz",
+                 "/usr/share/man/man1/athanord.1.gz",
                  "/usr/share/man/man1/athanor-bench-run.1.gz",
                  "/usr/share/man/man1/athanor-cache-gc.1.gz",
                  "/usr/share/bash-completion/completions/athanor",
