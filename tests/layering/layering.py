@@ -12,6 +12,15 @@ from collections.abc import Iterator
 
 TABLE_PATH = "deploy/bazel/visibility/layers.bzl"
 SOURCE_SUFFIXES = {".h", ".cc", ".inc", ".cu", ".mm"}
+# Pages, and files that each of them has to list.
+LISTS = (
+    ("deploy/README.md", "deploy/*/README.md"),
+    ("docs/README.md", "docs/*.md"),
+    ("docs/README.md", "docs/internals/*.md"),
+    ("server/README.md", "server/*/README.md"),
+    ("tests/README.md", "tests/*/README.md"),
+    ("tests/e2e/README.md", "tests/e2e/*/test_*.py"),
+)
 # Everyone may include these; they include nothing of ours.
 OPEN = "deploy/bazel/libs"
 _CPP_INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*(["<])([^">]+)[">]')
@@ -208,6 +217,20 @@ def document_problems(root: pathlib.Path) -> tuple[list[str], int]:
                 if not (_PLACEHOLDER.match(match[1]) or _ends_a_path(match[1], ends)):
                     found.append(f"{place}:{number}: there is no file {match[1]}")
     return found, len(documents)
+
+
+def missing_rows(root: pathlib.Path) -> list[str]:
+    """Returns what the pages of LISTS leave out under `root`: a file is named there in backquotes
+    or by a link, a folder by its README."""
+    found = []
+    for page, pattern in LISTS:
+        text = (root / page).read_text(encoding="utf-8")
+        for path in sorted(set(root.glob(pattern)) - {root / page}):
+            name = f"{path.parent.name}/" if path.name == "README.md" else path.name
+            link = path.relative_to((root / page).parent).as_posix()
+            if f"`{name}`" not in text and f"]({link})" not in text:
+                found.append(f"{page}: no row for {path.relative_to(root).as_posix()}")
+    return found
 
 
 def _ends_a_path(name: str, ends: set[str]) -> bool:

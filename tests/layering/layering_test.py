@@ -157,6 +157,25 @@ class LayeringTest(unittest.TestCase):
                 self.assertIn("docs/a.md:2: ", found[0])
                 self.assertIn(reason, found[0])
 
+    def test_pages_list_all_that_there_is(self):
+        found = layering.missing_rows(layering.repository_root())
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_missing_rows_are_caught(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for path, text in {**dict.fromkeys((page for page, _ in layering.LISTS), ""),
+                               "docs/README.md": "[a](a.md)\n",
+                               "docs/a.md": "", "docs/b.md": "", "tests/README.md": "`e2e/`\n",
+                               "server/README.md": "`net/` `attic`\n",
+                               "server/net/README.md": "", "server/attic/README.md": ""}.items():
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_text(text)
+            self.assertEqual(layering.missing_rows(root), [
+                "docs/README.md: no row for docs/b.md",
+                "server/README.md: no row for server/attic/README.md",
+            ])
+
 
 if __name__ == "__main__":
     unittest.main()
