@@ -15,6 +15,7 @@ run here is in NOT_RUN with its reason; a row there that no command needs fails 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterator
 
 import athanor
 import digits_demo
+import mlp
 import numpy as np
 import onnx
 import onnx_models
@@ -32,9 +34,8 @@ import pytest
 import tiny_decoder
 from server_process import ATHANORD, CLI, ROOT, Server, built
 
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("deploy/*/README.md")])
-# Pages whose sentences are checked; the fences of the tools' own have forms, `pin | unpin`.
-TOLD = [*PAGES, *sorted(ROOT.glob("clients/*/README.md"))]
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("deploy/*/README.md"),
+                *ROOT.glob("clients/*/README.md")])
 SHELLS = {"", "sh", "bash", "console"}
 OTHER_LANGUAGES = {"ini", "json", "protobuf", "python", "text", "yaml"}
 # Addresses: the server's ports where athanord starts are free ones (0); elsewhere these.
@@ -42,19 +43,28 @@ PORTS: dict[str, Callable[[Server], str]] = {
     "127.0.0.1:50051": lambda server: server.address,
     "127.0.0.1:8000": lambda server: server.http_address,
     "HOST:50051": lambda server: server.address,
+    "OTHER:50051": lambda server: server.address,
     "HOST:8080": lambda server: server.openai_address,  # in place of llama-server's
 }
 # Folders of a machine, which are below the page's folder here.
 FOLDERS = ("/models", "/var/lib/athanor")
 # What zsh has that bash has not: the first of its folders of functions.
 ZSH = 'fpath=("" "$HOME")'
-# How long `athanor-bench` measures here, so that all of it takes two minutes at most.
+# How long `athanor-bench` measures here, so that all of it takes three minutes at most.
 MEASURING = {"--duration": "2s", "--slice": "500ms"}
 # Whole commands, or their beginnings, by page.
 NOT_RUN = {
     "README.md": {
         "deploy/serve": "installs packages, and builds; test_serve.py runs its demo",
         "deploy/test": "installs packages, and runs this test",
+    },
+    "clients/bench/README.md": {
+        "athanor-bench llm --address HOST:50051 --model smollm2 --knee":
+            "two minutes for each rate; test_bench_llm.py finds a knee",
+    },
+    "clients/cpp/README.md": {
+        "athanor explain mlp --ablate": "many searches; test_search_options.py makes them",
+        "athanor fsck": "the page's server uses its state directory; test_cli.py stops one first",
     },
     "docs/bench.md": {
         "athanor-bench llm --address HOST:50051 --model smollm2 --input_tokens chat "
@@ -163,7 +173,8 @@ def certificates(folder: pathlib.Path) -> None:
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A folder with the files that pages name, and in `state` a server's models: the digits, a
-    classifier "iris", and a tiny decoder under the names of SmolLM2."""
+    classifier "iris", and a tiny decoder under the names of SmolLM2. A `model.athanor` is a small
+    network that a search has work with."""
     folder = tmp_path_factory.mktemp("given")
     np.save(folder / "image.npy", np.zeros((1, 64), np.float32))
     certificates(folder)
@@ -171,6 +182,11 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     repository = folder / "models/linear/1"
     repository.mkdir(parents=True)
     onnx.save(onnx_models.linear(), repository / "model.onnx")
+    onnx.save(onnx_models.linear(), folder / "model.onnx")
+    mlp.mlp_graph(config=mlp.Config(widths=(64, 96, 32), batch=16)).save(folder / "model.athanor")
+    (folder / "conversation_trace.jsonl").write_text("".join(
+        json.dumps({"timestamp": 200 * call, "input_length": 600, "output_length": 8,
+                    "hash_ids": [0, call + 1]}) + "\n" for call in range(3)))
     checkpoint = folder / "SmolLM2"
     checkpoint.mkdir()
     tiny_decoder.write(checkpoint)
@@ -227,7 +243,7 @@ class Page:
                               stderr=subprocess.STDOUT)
         if printed is None:
             # 3: it measured, but this machine missed the service levels, which a test cannot ask.
-            good = (0, 3) if re.match("athanor-bench .*--goodput", command, re.S) else (0,)
+            good = (0, 3) if re.match("athanor-bench .*--(goodput|slo) ", command, re.S) else (0,)
             assert done.returncode in good, f"{command}\n{done.stdout}"
         else:
             assert done.stdout == printed, command
@@ -334,7 +350,7 @@ def spoken(page: pathlib.Path) -> list[str]:
 
 def test_flags_in_sentences_are_known(helps: dict[str, str]) -> None:
     known = {flag for text in helps.values() for flag in FLAG.findall(text)}
-    said = {(str(page.relative_to(ROOT)), flag) for page in TOLD for code in spoken(page)
+    said = {(str(page.relative_to(ROOT)), flag) for page in PAGES for code in spoken(page)
             for flag in FLAG.findall(code)}
     assert len(said) > 100
     unknown = {(page, flag) for page, flag in said if flag not in known | OTHERS_FLAGS.keys()}
@@ -343,7 +359,7 @@ def test_flags_in_sentences_are_known(helps: dict[str, str]) -> None:
 
 
 def test_commands_in_sentences_are_known(helps: dict[str, str]) -> None:
-    said = [code for page in TOLD for code in spoken(page)
+    said = [code for page in PAGES for code in spoken(page)
             if re.match(r"(athanor|athanor-bench) [a-z]", code)]
     assert len(said) > 20
     for code in said:
