@@ -19,7 +19,10 @@ constexpr milliseconds kShortest{1}, kLongest{60'000};
 }  // namespace
 
 absl::Status WithRetryAfter(absl::Status status, std::chrono::nanoseconds after) {
-  const milliseconds told = std::clamp(std::chrono::ceil<milliseconds>(after), kShortest, kLongest);
+  const bool measured = after > std::chrono::nanoseconds::zero();
+  const milliseconds told =
+      measured ? std::clamp(std::chrono::ceil<milliseconds>(after), kShortest, kLongest)
+               : kUnmeasuredRetry;
   const std::string text = absl::StrCat(told.count());
   status.SetPayload(kRetryAfter, absl::Cord(absl::string_view(text)));
   return status;

@@ -14,8 +14,11 @@
 
 namespace athanor {
 
+// Noted where nothing is measured yet.
+inline constexpr std::chrono::milliseconds kUnmeasuredRetry{100};
+
 // Takes a measured or derived time of any length: what is noted is from 1 ms to a minute, so that
-// who waits for it looks again.
+// who waits for it looks again. Zero or less says that nothing is measured.
 absl::Status WithRetryAfter(absl::Status status, std::chrono::nanoseconds after);
 // Returns zero if none is noted.
 std::chrono::milliseconds RetryAfter(const absl::Status& status);

@@ -20,9 +20,17 @@ TEST(RetryAfterTest, IsNoted) {
 
 TEST(RetryAfterTest, IsBounded) {
   const absl::Status refused = absl::ResourceExhaustedError("full");
-  EXPECT_EQ(RetryAfter(WithRetryAfter(refused, std::chrono::seconds(-5))), milliseconds(1));
+  EXPECT_EQ(RetryAfter(WithRetryAfter(refused, std::chrono::nanoseconds(1))), milliseconds(1));
   EXPECT_EQ(RetryAfter(WithRetryAfter(refused, std::chrono::nanoseconds::max())),
             milliseconds(60'000));
+}
+
+TEST(RetryAfterTest, HasADefaultBeforeAnythingIsMeasured) {
+  const absl::Status refused = absl::ResourceExhaustedError("full");
+  for (int nanoseconds : {0, -5}) {
+    const auto after = std::chrono::nanoseconds(nanoseconds);
+    EXPECT_EQ(RetryAfter(WithRetryAfter(refused, after)), milliseconds(100));
+  }
 }
 
 }  // namespace

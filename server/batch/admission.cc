@@ -9,6 +9,18 @@
 #include "server/base/retry_after.h"
 
 namespace athanor {
+namespace {
+
+// Notes in a refusal when to come again. Predictions alone bring nobody back at once.
+absl::Status After(double microseconds, bool measured, absl::Status refusal) {
+  constexpr double kMost = 1e9;
+  const std::chrono::microseconds least =
+      measured ? std::chrono::microseconds(1) : kUnmeasuredRetry;
+  const auto after = static_cast<int64_t>(std::clamp(microseconds, 0.0, kMost));
+  return WithRetryAfter(std::move(refusal), std::max(least, std::chrono::microseconds(after)));
+}
+
+}  // namespace
 
 void Admission::Add(const Ticket& ticket) {
   Held& held = held_[ticket.model];
@@ -31,17 +43,12 @@ absl::Status Admission::CheckWait(const Ticket& ticket, const Ahead& ahead, doub
   // queued than if it were alone.
   if (wait <= most || apart <= runs) return absl::OkStatus();
   const double allowed = std::max(most, runs);
-  return WithRetryAfter(
+  return After(
+      wait - allowed, ahead.measured,
       absl::ResourceExhaustedError(absl::StrFormat("%s: the wait would be %.1f ms, more than the "
                                                    "%.1f ms allowed (--max_queue_delay, or four "
                                                    "runs where these are longer); try again later",
-                                                   ticket.model, wait / 1000, allowed / 1000)),
-      Pause(wait - allowed));
-}
-
-std::chrono::microseconds Admission::Pause(double microseconds) {
-  constexpr double kMost = 1e9;
-  return std::chrono::microseconds(static_cast<int64_t>(std::clamp(microseconds, 0.0, kMost)));
+                                                   ticket.model, wait / 1000, allowed / 1000)));
 }
 
 absl::StatusOr<std::optional<std::string>> Admission::MakeRoom(const Ticket& ticket) const {
@@ -73,7 +80,7 @@ absl::StatusOr<std::optional<std::string>> Admission::MakeRoom(const Ticket& tic
 }
 
 absl::Status Admission::Later(absl::Status refusal, const Ahead& ahead) const {
-  return WithRetryAfter(std::move(refusal), Pause(ahead.all / options_.threads));
+  return After(ahead.all / options_.threads, ahead.measured, std::move(refusal));
 }
 
 absl::Status Admission::EvictedError(const std::string& model) const {

@@ -40,6 +40,8 @@ class Admission {
   struct Ahead {
     double all = 0;
     double apart = 0;  // the same if no other client's runs came between those of its client
+    // Says that runs of the ticket's model were timed, so that predictions of them can be told.
+    bool measured = false;
   };
 
   explicit Admission(const QueueOptions& options) : options_(options) {}
@@ -63,8 +65,6 @@ class Admission {
   absl::Status EvictedError(const std::string& model) const;
 
  private:
-  static std::chrono::microseconds Pause(double microseconds);
-
   struct Held {  // waiting requests of one model, at all priorities
     int64_t requests = 0;
     absl::flat_hash_map<std::string, int64_t> by_client;

@@ -45,12 +45,23 @@ TEST(AdmissionTest, AClientAloneMayFillTheQueue) {
 // Says when the runs ahead will be done, by their measured pace.
 TEST(AdmissionTest, RefusalsSayWhenToComeAgain) {
   Admission admission({.max_queue = 1, .max_delay = microseconds(10'000), .threads = 2});
-  const Admission::Ahead ahead{.all = 60'000, .apart = 60'000};
+  const Admission::Ahead ahead{.all = 60'000, .apart = 60'000, .measured = true};
   EXPECT_EQ(RetryAfter(admission.CheckWait(Of("a"), ahead, 1'000)).count(), 20);
   EXPECT_EQ(RetryAfter(admission.CheckWait(Of("a"), ahead, 6'000)).count(), 6) << "four runs";
   EXPECT_EQ(RetryAfter(admission.Later(admission.EvictedError("m"), ahead)).count(), 30);
-  const Admission::Ahead forever{.all = 1e300, .apart = 1e300};
+  const Admission::Ahead forever{.all = 1e300, .apart = 1e300, .measured = true};
   EXPECT_EQ(RetryAfter(admission.Later(admission.EvictedError("m"), forever)).count(), 60'000);
+}
+
+// Predictions that no run has confirmed bring nobody back at once.
+TEST(AdmissionTest, BeforeAnyRunRefusalsHaveALeastTime) {
+  Admission admission({.max_queue = 1, .max_delay = microseconds(10)});
+  const Admission::Ahead little{.all = 50, .apart = 50}, much{.all = 3e6, .apart = 3e6};
+  const absl::Status evicted = admission.EvictedError("m");
+  EXPECT_EQ(RetryAfter(admission.CheckWait(Of("a"), little, 1)).count(), 100);
+  EXPECT_EQ(RetryAfter(admission.Later(evicted, little)).count(), 100);
+  EXPECT_EQ(RetryAfter(admission.Later(evicted, much)).count(), 3'000);
+  EXPECT_EQ(RetryAfter(admission.Later(evicted, {.all = 50, .measured = true})).count(), 1);
 }
 
 TEST(AdmissionTest, AmongOthersAClientHasItsShare) {
@@ -95,7 +106,9 @@ TEST(RunPacesTest, PredictionsAreScaledByWhatRunsTook) {
   RunPaces paces;
   const Ticket ticket{.model = "m", .predicted_us = 100};
   EXPECT_EQ(paces.Cost(ticket), 100);
+  EXPECT_FALSE(paces.Knows("m"));
   paces.Learn("m", 100, microseconds(300));
+  EXPECT_TRUE(paces.Knows("m"));
   EXPECT_EQ(paces.Of("m"), 2);  // the prediction has the weight of one run
   EXPECT_EQ(paces.Cost(ticket), 200);
   for (int i = 0; i < 200; ++i) paces.Learn("m", 100, microseconds(300));

@@ -86,7 +86,7 @@ Admission::Ahead RequestQueue::AheadIn(const Lane& lane, const Ticket& ticket) c
 // Fair queueing: before the ticket, another model of the same priority runs at most as much work as
 // the ticket's own model.
 Admission::Ahead RequestQueue::AheadOf(const Ticket& ticket) const {
-  Admission::Ahead ahead;
+  Admission::Ahead ahead{.measured = paces_.Knows(ticket.model)};
   for (const auto& [priority, level] : levels_) {
     if (priority > ticket.priority) break;
     const bool before = priority < ticket.priority;

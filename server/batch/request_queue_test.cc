@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/retry_after.h"
 #include "server/batch/batch_run.h"
 #include "server/batch/testing.h"
 #include "server/memory/server_ledger.h"
@@ -115,6 +116,10 @@ TEST_F(RequestQueueTest, AFullQueueRefusesWithItsNumbersButWhoHasFewerInIt) {
   const absl::Status full = queue_.Admit(NewRequest(plan_, {1.f}, like)->ticket());
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(full.message()), HasSubstr("m: 4 requests wait already"));
+  EXPECT_EQ(RetryAfter(full).count(), 100) << "no run was timed yet";
+  queue_.Ran("m", 1, microseconds(999));
+  const absl::Status timed = queue_.Admit(NewRequest(plan_, {1.f}, like)->ticket());
+  EXPECT_EQ(RetryAfter(timed).count(), 1) << "4 runs of 0.5 ms on 2 threads";
   EXPECT_TRUE(queue_.Admit(NewRequest(plan_, {1.f}, {.model = "n"})->ticket()).ok());
   for (const char* client : {"b", "c", "d"}) {
     const auto request = NewRequest(plan_, {1.f}, {.client = client, .predicted_us = 1});

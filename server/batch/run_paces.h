@@ -22,6 +22,7 @@ class RunPaces {
              std::chrono::steady_clock::duration took);
   void Forget(const std::string& model) { paces_.erase(model); }
 
+  bool Knows(const std::string& model) const { return paces_.contains(model); }
   // Returns actual over predicted time; 1 if nothing was learnt.
   double Of(const std::string& model) const;
   // Returns the scaled prediction of the ticket's run, in microseconds.

@@ -115,7 +115,7 @@ absl::StatusOr<Engine::Started> ThreadedEngine::Start(GenerateInput input,
                                });
   auto reply =
       std::make_unique<Reply>(input, tokenizer_, options_.metrics, started.outbox, arrived);
-  RETURN_IF_ERROR(book_->Add(started.id, std::move(input.sequence), std::move(reply)));
+  RETURN_IF_ERROR(book_->Add(started.id, std::move(input.sequence), std::move(reply), Now()));
   return started;
 }
 
@@ -160,18 +160,18 @@ void ThreadedEngine::RunTurn(const EngineBook::Turn& turn) {
   if (const absl::Status committed = Commit(turn); !committed.ok()) {
     book_->SetCommitted(runner_->committed_bytes());
     if (absl::IsResourceExhausted(committed)) return Refuse(turn, committed);
-    return EndAll(book_->Failed(turn, committed), began);
+    return EndAll(book_->Failed(turn, committed, began), began);
   }
   lacking_.reset();
   const auto logits = RunStep(turn);
   if (!logits.ok()) {
     book_->SetCommitted(runner_->committed_bytes());
-    return EndAll(book_->Failed(turn, logits.status()), began);
+    return EndAll(book_->Failed(turn, logits.status(), Now()), began);
   }
   const std::vector<Told> told = Choose(turn, *logits);
-  const std::vector<EngineBook::End> ends =
-      book_->Done(turn, told, {runner_->committed_bytes(), runner_->plan_id()});
   const SequenceTime now = Now();
+  const std::vector<EngineBook::End> ends =
+      book_->Done(turn, told, {runner_->committed_bytes(), runner_->plan_id()}, now);
   EndAll(ends, now);
   std::vector<SequenceId> full;
   for (size_t table = 0; table < turn.replies.size(); ++table) {
@@ -201,7 +201,7 @@ void ThreadedEngine::Refuse(const EngineBook::Turn& turn, const absl::Status& st
   if (begins && options_.refused) options_.refused();
   const bool waits = now - lacking_->since < options_.room_wait;
   bool alone = false;
-  EndAll(book_->Refused(turn, status, waits, &alone), now);
+  EndAll(book_->Refused(turn, status, waits, &alone, now), now);
   if (!alone) return lacking_.reset();
   // Then it holds nothing that another engine waits for, either.
   if (begins && book_->StartAnew()) Shed(kAll);

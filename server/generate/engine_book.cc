@@ -24,13 +24,15 @@ void EngineBook::Tell() {
   told_.NotifyOne();
 }
 
-absl::Status EngineBook::Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply) {
+absl::Status EngineBook::Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply,
+                             SequenceTime now) {
   MutexLock lock(mu_);
   if (closed_.has_value()) return *closed_;
   if (absl::Status s = scheduler_.Add(id, std::move(request)); !s.ok()) {
     // Each that ends lets one begin that waits, and so one more wait.
     return absl::IsResourceExhausted(s) ? WithRetryAfter(std::move(s), between_ends_) : s;
   }
+  if (replies_.empty()) works_since_ = std::max(works_since_, now);
   replies_[id] = std::move(reply);
   Tell();
   return absl::OkStatus();
@@ -72,7 +74,7 @@ EngineView EngineBook::view() const {
   return view;
 }
 
-std::vector<EngineBook::End> EngineBook::TakeEnds() {
+std::vector<EngineBook::End> EngineBook::TakeEnds(SequenceTime now) {
   std::vector<End> ends;
   for (Ended& ended : scheduler_.TakeEnded()) {
     const auto found = replies_.find(ended.id);
@@ -80,16 +82,14 @@ std::vector<EngineBook::End> EngineBook::TakeEnds() {
                     ended.cached_tokens, ended.preemptions});
     replies_.erase(found);
   }
-  if (!ends.empty()) LearnEnds(static_cast<int64_t>(ends.size()));
+  if (!ends.empty()) LearnEnds(static_cast<int64_t>(ends.size()), now);
   return ends;
 }
 
-void EngineBook::LearnEnds(int64_t ends) {
+void EngineBook::LearnEnds(int64_t ends, SequenceTime now) {
   constexpr int kWeight = 8;
-  const SequenceTime now = SequenceTime::clock::now();
-  const SequenceTime before = std::exchange(last_end_, now);
-  if (before == SequenceTime()) return;
-  const SequenceTime::duration each = (now - before) / ends;
+  now = std::max(now, works_since_);  // one that was added meanwhile may have a later time
+  const SequenceTime::duration each = (now - std::exchange(works_since_, now)) / ends;
   const bool first = between_ends_ == SequenceTime::duration::zero();
   between_ends_ = first ? each : between_ends_ + (each - between_ends_) / kWeight;
 }
@@ -119,7 +119,7 @@ EngineBook::Turn EngineBook::Next(SequenceTime now, const StepTimes& times,
     for (const auto& [id, reply] : replies_) scheduler_.Cancel(id, *closed_);
   }
   turn.step = scheduler_.Next(now, times);
-  turn.ends = TakeEnds();
+  turn.ends = TakeEnds(now);
   for (SequenceId id : turn.step.tables) {
     turn.replies.push_back(replies_.find(id)->second.get());
     turn.tables.push_back(scheduler_.BlocksOf(id));
@@ -133,7 +133,7 @@ EngineBook::Turn EngineBook::Next(SequenceTime now, const StepTimes& times,
 }
 
 std::vector<EngineBook::End> EngineBook::Done(const Turn& turn, absl::Span<const Told> told,
-                                              const Facts& facts) {
+                                              const Facts& facts, SequenceTime now) {
   const int64_t generated =
       std::count_if(told.begin(), told.end(), [](const Told& one) { return one.status.ok(); });
   MutexLock lock(mu_);
@@ -145,28 +145,29 @@ std::vector<EngineBook::End> EngineBook::Done(const Turn& turn, absl::Span<const
   const SchedulerCounts before = scheduler_.counts();
   scheduler_.Done(turn.step, told);
   if (metrics_ != nullptr) {
-    const SchedulerCounts& now = scheduler_.counts();
+    const SchedulerCounts& after = scheduler_.counts();
     metrics_->cells.Count(Metric::kGenerationTokens, 0, generated);
-    metrics_->cells.ObserveNumber(Metric::kStepTokens, now.prompt_tokens - before.prompt_tokens +
-                                                           now.recomputed_tokens -
+    metrics_->cells.ObserveNumber(Metric::kStepTokens, after.prompt_tokens - before.prompt_tokens +
+                                                           after.recomputed_tokens -
                                                            before.recomputed_tokens + generated);
   }
   CountNew();
-  return TakeEnds();
+  return TakeEnds(now);
 }
 
-std::vector<EngineBook::End> EngineBook::Failed(const Turn& turn, const absl::Status& status) {
+std::vector<EngineBook::End> EngineBook::Failed(const Turn& turn, const absl::Status& status,
+                                                SequenceTime now) {
   MutexLock lock(mu_);
   lacks_ = false;
   scheduler_.Failed(turn.step, status);
-  return TakeEnds();
+  return TakeEnds(now);
 }
 
 std::vector<EngineBook::End> EngineBook::Refused(const Turn& turn, const absl::Status& status,
-                                                 bool waits, bool* alone) {
+                                                 bool waits, bool* alone, SequenceTime now) {
   MutexLock lock(mu_);
   lacks_ = *alone = scheduler_.Refused(turn.step, status, waits);
-  return TakeEnds();
+  return TakeEnds(now);
 }
 
 bool EngineBook::StartAnew() {

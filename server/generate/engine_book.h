@@ -1,9 +1,9 @@
 // Keeps the sequences of an engine: what its thread and its callers share, under one lock.
 //
 //   EngineBook book(options);
-//   RETURN_IF_ERROR(book.Add(id, std::move(request), std::move(reply)));   // a caller
-//   EngineBook::Turn turn = book.Next(now);                                // the thread
-//   std::vector<EngineBook::End> ends = book.Done(turn, told, facts);
+//   RETURN_IF_ERROR(book.Add(id, std::move(request), std::move(reply), now));   // a caller
+//   EngineBook::Turn turn = book.Next(now, times, signature);                   // the thread
+//   std::vector<EngineBook::End> ends = book.Done(turn, told, facts, now);
 //
 // Nothing is called under the lock but the scheduler, so it is held for microseconds: a caller
 // learns at once whether its sequence is taken, also while a step runs. Thread-safe; one thread
@@ -36,8 +36,9 @@ class EngineBook final : public BlockRoom {
 
   // Lets a sequence wait for its turn; errors are Scheduler::Add's, or what Close was given. If too
   // many wait, it says when to come again (server/base/retry_after.h): the time between ends
-  // lately.
-  absl::Status Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply);
+  // lately, of which idle times are no part.
+  absl::Status Add(SequenceId id, SequenceRequest request, std::unique_ptr<Reply> reply,
+                   SequenceTime now);
   SequenceId NewId();
   void Cancel(SequenceId id, const absl::Status& why);
   void Resume(SequenceId id);
@@ -71,11 +72,13 @@ class EngineBook final : public BlockRoom {
   };
   // Report how a turn's step ended; return the sequences that ended with it. The replies of others
   // stay valid.
-  std::vector<End> Done(const Turn& turn, absl::Span<const Told> told, const Facts& facts);
-  std::vector<End> Failed(const Turn& turn, const absl::Status& status);
+  std::vector<End> Done(const Turn& turn, absl::Span<const Told> told, const Facts& facts,
+                        SequenceTime now);
+  std::vector<End> Failed(const Turn& turn, const absl::Status& status, SequenceTime now);
   // As Failed, of a step that there is no memory for: some other time there may be. With `waits`, a
   // sequence that is alone does not end; `*alone` says whether it is, and its rows come again.
-  std::vector<End> Refused(const Turn& turn, const absl::Status& status, bool waits, bool* alone);
+  std::vector<End> Refused(const Turn& turn, const absl::Status& status, bool waits, bool* alone,
+                           SequenceTime now);
   // As Scheduler::StartAnew.
   bool StartAnew();
   // Gives these sequences no rows until they are resumed, unless their outboxes were drained
@@ -98,9 +101,9 @@ class EngineBook final : public BlockRoom {
   void GaveRoom(bool ever = false);
 
  private:
-  std::vector<End> TakeEnds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Learns that so many sequences have ended now.
-  void LearnEnds(int64_t ends) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<End> TakeEnds(SequenceTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Learns that so many sequences have ended.
+  void LearnEnds(int64_t ends, SequenceTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells the thread that there is something new.
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Counts in the metrics what the scheduler has counted since the last call.
@@ -119,10 +122,10 @@ class EngineBook final : public BlockRoom {
   SequenceId last_id_ ABSL_GUARDED_BY(mu_) = 0;
   absl::flat_hash_map<SequenceId, std::unique_ptr<Reply>> replies_ ABSL_GUARDED_BY(mu_);
   std::optional<absl::Status> closed_ ABSL_GUARDED_BY(mu_);
-  EngineView since_start_ ABSL_GUARDED_BY(mu_);   // what the scheduler does not know
-  SchedulerCounts counted_ ABSL_GUARDED_BY(mu_);  // in the metrics
-  std::string signature_ ABSL_GUARDED_BY(mu_);    // of the last step that was begun
-  SequenceTime last_end_ ABSL_GUARDED_BY(mu_);
+  EngineView since_start_ ABSL_GUARDED_BY(mu_);    // what the scheduler does not know
+  SchedulerCounts counted_ ABSL_GUARDED_BY(mu_);   // in the metrics
+  std::string signature_ ABSL_GUARDED_BY(mu_);     // of the last step that was begun
+  SequenceTime works_since_ ABSL_GUARDED_BY(mu_);  // the last end, or the first to come behind it
   SequenceTime::duration between_ends_ ABSL_GUARDED_BY(mu_){};  // moving average
   CondVar gave_room_;
   int64_t room_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // asked for since the last Next
