@@ -33,8 +33,8 @@ void LogFailedCall(const CallLabels& call, const absl::Status& told);
 // Logs that the caller has done what the table of RPCs marks (server/access/rpcs.h). `always`: of
 // an administrator, whose lines are all written; of any other at most 20 a second, 200 together.
 void LogAuditedCall(const CallLabels& call, absl::string_view model, bool always);
-// Logs how many lines of the two kinds above were held back in seconds that are over. Called once a
-// second.
+// Logs how many lines of the two kinds above were held back in seconds that are over: by identity,
+// for those with the most, and one line without names for all others. Called once a second.
 void LogHeldBack();
 
 }  // namespace athanor

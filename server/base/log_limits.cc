@@ -1,5 +1,8 @@
 #include "server/base/log_limits.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace athanor {
 
 void LogLimits::Begin(Clock::time_point now) {
@@ -34,11 +37,21 @@ std::vector<std::pair<std::string, int64_t>> LogLimits::TakeHeldBack(Clock::time
   MutexLock lock(mu_);
   Begin(now);
   std::vector<std::pair<std::string, int64_t>> taken;
-  absl::erase_if(counts_, [&taken, current = second_](const auto& count) {
-    const bool over = count.second.second != current && count.second.held_back > 0;
-    if (over) taken.emplace_back(count.first, count.second.held_back);
-    return over;
+  int64_t others = 0;
+  absl::erase_if(counts_, [&, current = second_](const auto& count) {
+    const auto& [key, of] = count;
+    if (of.second == current || of.held_back == 0) return false;
+    if (key.empty()) {
+      others += of.held_back;
+    } else {
+      taken.emplace_back(key, of.held_back);
+    }
+    return true;
   });
+  std::sort(taken.begin(), taken.end(),
+            [](const auto& a, const auto& b) { return a.second > b.second; });
+  for (; taken.size() > options_.most_told; taken.pop_back()) others += taken.back().second;
+  if (others > 0) taken.emplace_back("", others);
   return taken;
 }
 

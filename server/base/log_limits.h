@@ -30,6 +30,7 @@ class LogLimits {
     int64_t most = 20;            // lines a second of one key
     int64_t most_together = 200;  // of all keys
     size_t most_keys = 1024;      // in a second; further ones share the key ""
+    size_t most_told = 20;        // keys that TakeHeldBack returns; further ones share the key ""
   };
 
   explicit LogLimits(Options options) : options_(options) {}
@@ -37,7 +38,8 @@ class LogLimits {
   // Returns how many lines of the key were held back since the last one that passed, or nothing if
   // this line is held back too.
   std::optional<int64_t> Pass(absl::string_view key, Clock::time_point now = Clock::now());
-  // Returns, and forgets, how many lines were held back in seconds that are over, by key.
+  // Returns, and forgets, how many lines were held back in seconds that are over, by key: those
+  // with the most, and behind them the sum of all others as that of the key "".
   std::vector<std::pair<std::string, int64_t>> TakeHeldBack(Clock::time_point now = Clock::now());
 
  private:

@@ -13,6 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
@@ -52,6 +53,18 @@ TEST(LogLimitsTest, CountsAreToldWhileOthersGoOn) {
   limits.Pass("b", kBegin + seconds(1));
   EXPECT_THAT(limits.TakeHeldBack(kBegin + seconds(1)), UnorderedElementsAre(Pair("a", 3)));
   EXPECT_THAT(limits.TakeHeldBack(kBegin + seconds(2)), UnorderedElementsAre(Pair("b", 1)));
+}
+
+TEST(LogLimitsTest, CountsAreOfTheLoudestAndOfAllOthersTogether) {
+  LogLimits limits({.most = 0, .most_keys = 100, .most_told = 2});
+  for (int i = 0; i < 100; ++i) limits.Pass(absl::StrCat(i), kBegin);
+  limits.Pass("7", kBegin);
+  limits.Pass("50", kBegin);
+  limits.Pass("50", kBegin);
+  limits.Pass("beyond the keys", kBegin);
+  EXPECT_THAT(limits.TakeHeldBack(kBegin + seconds(1)),
+              ElementsAre(Pair("50", 3), Pair("7", 2), Pair("", 99)));
+  EXPECT_THAT(limits.TakeHeldBack(kBegin + seconds(2)), IsEmpty());
 }
 
 TEST(LogLimitsTest, ManyKeysTakeBoundedMemory) {
