@@ -14,9 +14,15 @@ constexpr int kDefaultPort = 4317;  // OTLP's over gRPC
 
 absl::StatusOr<CollectorAddress> ParseCollectorAddress(absl::string_view flag,
                                                        absl::string_view url) {
+  // Errors show no secret: neither a user with a password nor a query.
+  if (absl::StrContains(url, '@')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": the address has a user or a password, which are not sent"));
+  }
+  const absl::string_view shown = url.substr(0, url.find_first_of("?#"));
   const auto wrong = [&](absl::string_view what) {
     return absl::InvalidArgumentError(
-        absl::StrCat(flag, "=", url, ": ", what,
+        absl::StrCat(flag, "=", shown, ": ", what,
                      "; give http://HOST:PORT, or https:// for TLS, where a collector takes OTLP "
                      "over gRPC"));
   };
@@ -27,10 +33,6 @@ absl::StatusOr<CollectorAddress> ParseCollectorAddress(absl::string_view flag,
     return wrong("it begins with neither http:// nor https://");
   }
   absl::ConsumeSuffix(&rest, "/");
-  if (absl::StrContains(rest, '@')) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, ": the address has a user or a password, which are not sent"));
-  }
   if (rest.find_first_of("/?#") != absl::string_view::npos) return wrong("it has a path");
   const bool has_port = rest.rfind(':') != absl::string_view::npos && !absl::EndsWith(rest, "]");
   address.target = has_port ? std::string(rest) : absl::StrCat(rest, ":", kDefaultPort);
