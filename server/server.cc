@@ -182,7 +182,7 @@ int Server::port() const { return network_->port; }
 std::string Server::http_listen() const {
   if (network_->http == nullptr) return "";
   const std::string& given = core_->options().http_listen;
-  return given == kAutoHttp ? std::string(kAutoHttpAddress) : given;
+  return given == kAutoHttp ? core_->options().auto_http_listen : given;
 }
 
 int Server::http_port() const { return network_->http == nullptr ? 0 : network_->http->port(); }
@@ -300,7 +300,7 @@ absl::Status Server::AcceptConnections(std::unique_ptr<Listener> listener) {
 }
 
 absl::Status Server::ListenForAutomaticHttp() {
-  const absl::Status s = ListenForHttp(std::string(kAutoHttpAddress));
+  const absl::Status s = ListenForHttp(core_->options().auto_http_listen);
   if (!absl::IsFailedPrecondition(s)) return s;
   network_->status_pages.reset();
   LogWarn("no status page", {{"reason", s.message()}, {"remedy", "--http_listen=HOST:PORT"}});

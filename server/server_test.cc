@@ -328,16 +328,22 @@ TEST(ServerTest, AnHttpAddressThatIsTakenIsNamed) {
 }
 
 TEST(ServerTest, TheAutomaticHttpAddressGivesWay) {
-  // Whoever has the port: this test, or another process.
-  const auto holder = Listener::Open("test", std::string(kAutoHttpAddress));
+  const auto holder = Listener::Open("test", "127.0.0.1:0");
+  ASSERT_TRUE(holder.ok()) << holder.status();
   ServerOptions options;
-  options.state_dir = FreshDirectory();
   options.listen = "127.0.0.1:0";
   ASSERT_EQ(options.http_listen, kAutoHttp);
-  auto server = Server::Start(options, EvaluatorFactory(std::make_shared<TestControl>()));
-  ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_EQ((*server)->http_port(), 0);
-  EXPECT_EQ((*server)->http_listen(), "");
+  const auto start = [&options](const std::string& address) {
+    options.state_dir = FreshDirectory();
+    options.auto_http_listen = address;
+    return Server::Start(options, EvaluatorFactory(std::make_shared<TestControl>())).value();
+  };
+  const auto without = start(absl::StrCat("127.0.0.1:", (*holder)->port()));
+  EXPECT_EQ(without->http_port(), 0);
+  EXPECT_EQ(without->http_listen(), "");
+  const auto with = start("127.0.0.1:0");
+  EXPECT_GT(with->http_port(), 0);
+  EXPECT_EQ(with->http_listen(), "127.0.0.1:0");
 }
 
 TEST(ServerTest, TheOpenAiSideAsksForKeys) {

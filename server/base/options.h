@@ -22,14 +22,14 @@
 
 namespace athanor {
 
-// The value of --http_listen that stands for kAutoHttpAddress, where that is free.
+// The value of --http_listen that stands for `auto_http_listen`, where that is free.
 inline constexpr absl::string_view kAutoHttp = "auto";
-inline constexpr absl::string_view kAutoHttpAddress = "127.0.0.1:8080";
 
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";
   std::string auth;                                  // a file; empty: nobody is asked who calls
   std::string http_listen = std::string(kAutoHttp);  // empty: no HTTP side
+  std::string auto_http_listen = "127.0.0.1:8080";   // no flag; tests have others
   std::string http_hosts;                            // names, separated by commas
   std::string openai_listen;                         // empty: no OpenAI side
   std::string openai_keys;                           // a file; empty: no keys are asked for
