@@ -272,6 +272,15 @@ void Cancellation::Cancel() {
   MutexLock lock(mu_);
   cancelled_ = true;
   for (grpc::ClientContext* context : running_) context->TryCancel();
+  told_.NotifyAll();
+}
+
+void Cancellation::AwaitFor(absl::Duration time) {
+  const absl::Duration most = std::min(time, absl::Hours(24 * 365));  // the clock ends at some time
+  const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(most);
+  MutexLock lock(mu_);
+  while (!cancelled_ && told_.WaitUntil(lock, until)) {
+  }
 }
 
 void Cancellation::Add(grpc::ClientContext* context) {

@@ -51,6 +51,8 @@ struct Services;
 class Cancellation {
  public:
   void Cancel();
+  // Returns after `time`, or as soon as Cancel is called.
+  void AwaitFor(absl::Duration time);
 
  private:
   friend class CallScope;
@@ -58,6 +60,7 @@ class Cancellation {
   void Remove(grpc::ClientContext* context);
 
   Mutex mu_;
+  CondVar told_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   absl::flat_hash_set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mu_);
 };
@@ -68,6 +71,10 @@ inline constexpr char kRequestIdKey[] = "x-request-id";
 struct CallOptions {
   absl::Duration timeout = absl::InfiniteDuration();
   Cancellation* cancellation = nullptr;
+  // W3C trace context of the caller's span, of which the server's spans become parts
+  // (docs/tracing.md). Headers that are empty, or have other than visible ASCII characters and
+  // spaces, are not sent.
+  std::string traceparent, tracestate;
 };
 
 struct ClientOptions {

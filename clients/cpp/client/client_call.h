@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
@@ -31,14 +34,16 @@ struct Services {
   std::unique_ptr<inference::GRPCInferenceService::Stub> inference;
 };
 
-// Context of one call. Sets the deadline, and registers the call with its Cancellation while it
-// runs.
+// Context of one call. Sets the deadline and the trace, and registers the call with its
+// Cancellation while it runs.
 class CallScope {
  public:
   explicit CallScope(const CallOptions& options) : cancellation_(options.cancellation) {
     if (options.timeout < absl::InfiniteDuration()) {
       context_.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
     }
+    AddHeader("traceparent", options.traceparent);
+    AddHeader("tracestate", options.tracestate);
     if (cancellation_ != nullptr) cancellation_->Add(&context_);
   }
   ~CallScope() {
@@ -47,6 +52,13 @@ class CallScope {
   grpc::ClientContext* context() { return &context_; }
 
  private:
+  void AddHeader(const char* key, const std::string& value) {
+    // gRPC would end the program over other characters.
+    if (!value.empty() && absl::c_all_of(value, absl::ascii_isprint)) {
+      context_.AddMetadata(key, value);
+    }
+  }
+
   grpc::ClientContext context_;
   Cancellation* const cancellation_;
 };
@@ -91,7 +103,11 @@ absl::StatusOr<Reply> Call(Stub* stub,
     const bool again = absl::IsUnavailable(status) || asked > absl::ZeroDuration();
     const absl::Duration wait = std::max(pause, asked);
     if (!retry || !again || attempt == kAttempts || absl::Now() + wait >= end) return status;
-    absl::SleepFor(wait);
+    if (options.cancellation == nullptr) {
+      absl::SleepFor(wait);
+    } else {
+      options.cancellation->AwaitFor(wait);  // a call that is cancelled ends the next attempt
+    }
     pause *= 2;
   }
 }
