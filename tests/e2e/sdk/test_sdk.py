@@ -22,11 +22,6 @@ def doubled(client: athanor.Client, name: str) -> athanor.Model:
     return client.upload(g, name)
 
 
-def call(model: athanor.Model, rows: int) -> np.ndarray:
-    """Runs in another process."""
-    return model.infer(np.full((rows, 2), rows, np.float32))["y"]
-
-
 def test_one_input_alone(client: athanor.Client, server: Server) -> None:
     model = doubled(client, "sdk-one")
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
@@ -49,13 +44,17 @@ def test_the_address_of_the_environment(server: Server, monkeypatch: pytest.Monk
 
 
 def test_models_go_to_other_processes(client: athanor.Client) -> None:
-    """As arguments of a pool of processes, which pickles them."""
-    model = doubled(client, "sdk-pool")
+    """As arguments of a process of a pool, which pickles them, and the results."""
+    model = doubled(client, "sdk-pool").wait("baseline", timeout=120)
+    # The method is named, not a function of this file: the process imports the SDK and no test.
     with concurrent.futures.ProcessPoolExecutor(
-            2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        results = list(pool.map(call, [model] * 3, [1, 2, 3]))
-    for rows, y in enumerate(results, start=1):
-        np.testing.assert_array_equal(y, np.full((rows, 2), 2 * rows, np.float32))
+            1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        results = [pool.submit(athanor.Model.infer, model, np.full((rows, 2), rows, np.float32),
+                               timeout=120) for rows in (1, 2)]
+        for rows, result in enumerate(results, start=1):
+            reply = result.result(timeout=300)
+            np.testing.assert_array_equal(reply["y"], np.full((rows, 2), 2 * rows, np.float32))
+            assert reply.plan_id
     copy = pickle.loads(pickle.dumps(client))
     assert copy.address == client.address and copy.ready(timeout=10)
     copy.close()
