@@ -2,10 +2,16 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include "deploy/bazel/libs/mutex.h"
+#include "proto/google/rpc/retry_details.pb.h"
 #include "proto/opentelemetry/trace_service.grpc.pb.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {
@@ -25,6 +31,24 @@ std::shared_ptr<grpc::Channel> Connect(const CollectorAddress& address) {
   return grpc::CreateCustomChannel(
       address.target, address.tls ? grpc::SslCredentials({}) : grpc::InsecureChannelCredentials(),
       arguments);
+}
+
+// Converts a refusal, with when the collector wants to be asked again. gRPC and absl use the same
+// codes.
+absl::Status ToStatus(const grpc::Status& refused) {
+  absl::Status status(static_cast<absl::StatusCode>(refused.error_code()), refused.error_message());
+  google::rpc::Status details;
+  google::rpc::RetryInfo retry;
+  if (!details.ParseFromString(refused.error_details())) return status;
+  for (const auto& any : details.details()) {
+    if (!any.Is<google::rpc::RetryInfo>() || !any.UnpackTo(&retry)) continue;
+    constexpr int64_t kMostSeconds = 3600;  // of which WithRetryAfter takes less
+    const int64_t seconds = std::clamp<int64_t>(retry.retry_delay().seconds(), 0, kMostSeconds);
+    return WithRetryAfter(
+        std::move(status),
+        std::chrono::seconds(seconds) + std::chrono::nanoseconds(retry.retry_delay().nanos()));
+  }
+  return status;
 }
 
 class OtlpSender final : public SpanSender {
@@ -47,7 +71,7 @@ class OtlpSender final : public SpanSender {
       context_ = nullptr;
     }
     if (status.ok()) return response.partial_success().rejected_spans();
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+    return ToStatus(status);
   }
 
   void Cancel() override {

@@ -7,6 +7,7 @@
 
 #include "deploy/bazel/libs/version.h"
 #include "server/base/log.h"
+#include "server/base/retry_after.h"
 
 namespace athanor {
 namespace {
@@ -23,6 +24,8 @@ bool MayArriveLater(const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDataLoss:
       return true;
+    case absl::StatusCode::kResourceExhausted:
+      return RetryAfter(status).count() > 0;
     default:
       return false;
   }
@@ -89,7 +92,8 @@ void SpanExporter::Export(const SpanSender::Request& request) {
       metrics_.Count(Metric::kSpansDropped, SpanDrop::kRefused, spans);
       return;
     }
-    if (Clock::now() + wait >= give_up || queue_->AwaitClose(wait)) {
+    const std::chrono::milliseconds pause = std::max(wait, RetryAfter(refused.status()));
+    if (Clock::now() >= give_up || queue_->AwaitClose(pause)) {
       metrics_.Count(Metric::kSpansDropped, SpanDrop::kUnsent, spans);
       return;
     }

@@ -3,9 +3,10 @@
 //   SpanExporter exporter(options, OtlpSender(address), resource, &metrics.server());
 //   exporter.queue()->Put(std::move(spans));
 //
-// A batch that does not arrive is sent again, after a time that doubles, for as long as it is
-// young; then it is dropped, as is what the collector refuses. What is dropped is counted. The
-// destructor sends what is left, within `last`.
+// A batch that does not arrive is sent again, after a time that doubles or that the collector asks
+// for, for as long as it is young; then it is dropped, as is what the collector refuses for good.
+// Others wait in the queue meanwhile. What is dropped is counted. The destructor sends what is
+// left, within `last`.
 #ifndef ATHANOR_SERVER_TRACING_SPAN_EXPORTER_H_
 #define ATHANOR_SERVER_TRACING_SPAN_EXPORTER_H_
 
@@ -30,7 +31,8 @@ class SpanSender {
   using Request = opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
 
   virtual ~SpanSender() = default;
-  // Returns how many of its spans the collector refused.
+  // Returns how many of its spans the collector refused. Errors are its own, and say when it wants
+  // the batch again, if it does (server/base/retry_after.h).
   virtual absl::StatusOr<int64_t> Send(const Request& request,
                                        std::chrono::milliseconds timeout) = 0;
   // Has a Send under way, and later ones, end at once with CANCELLED.
@@ -43,7 +45,8 @@ struct ExporterOptions {
   std::chrono::milliseconds gather{1'000};
   std::chrono::milliseconds timeout{10'000};
   std::chrono::milliseconds first_retry{500}, longest_retry{10'000};
-  std::chrono::milliseconds give_up{60'000};  // a batch that is older is sent no more
+  // A batch that is older once an attempt has failed is sent no more.
+  std::chrono::milliseconds give_up{60'000};
   std::chrono::milliseconds last{3'000};
 };
 
@@ -60,7 +63,7 @@ class SpanExporter {
 
  private:
   void Run();
-  // Sends until the batch has arrived, is refused, or is given up.
+  // Sends until the batch has arrived, is refused for good, or is given up.
   void Export(const SpanSender::Request& request);
   // Logs that the collector is lost or found.
   void Note(const absl::Status& status);

@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/base/retry_after.h"
 #include "server/tracing/tracer_testing.h"
 
 namespace athanor {
@@ -97,6 +98,49 @@ TEST_F(SpanExporterTest, WhatDoesNotArriveIsSentAgain) {
   exporter_.reset();
   EXPECT_EQ(Sent(), 3);
   EXPECT_EQ(Dropped(SpanDrop::kUnsent), 0);
+}
+
+TEST_F(SpanExporterTest, WhatAFullCollectorWantsLaterIsKept) {
+  Start(Quick());
+  collector_->Answer(
+      WithRetryAfter(absl::ResourceExhaustedError("too many spans"), milliseconds(1)));
+  Put(3);
+  collector_->AwaitSends(4);
+  collector_->Answer(absl::OkStatus());
+  EXPECT_EQ(collector_->AwaitSpans(3).size(), 3u);
+  exporter_.reset();
+  EXPECT_EQ(Sent(), 3);
+  EXPECT_EQ(Dropped(SpanDrop::kRefused), 0);
+}
+
+// Spans wait in the queue alone, which has its bound, as long as the collector has asked for.
+TEST_F(SpanExporterTest, WhileTheCollectorWantsNoneTheQueueIsBounded) {
+  ExporterOptions options = Quick();
+  options.most_queued = 4;
+  Start(options);
+  collector_->Answer(
+      WithRetryAfter(absl::ResourceExhaustedError("too many spans"), std::chrono::minutes(1)));
+  Put(3);
+  collector_->AwaitSends(1);
+  Put(4);
+  Put(1);
+  EXPECT_EQ(Dropped(SpanDrop::kQueue), 1);
+  exporter_.reset();
+  EXPECT_EQ(Dropped(SpanDrop::kUnsent) + Dropped(SpanDrop::kRefused), 7);
+  EXPECT_EQ(collector_->sends(), 2) << "one for each batch: there is no time left";
+}
+
+TEST_F(SpanExporterTest, AFullCollectorThatNamesNoTimeHasRefused) {
+  Start(Quick());
+  collector_->Answer(absl::ResourceExhaustedError("too many spans"));
+  Put(3);
+  collector_->AwaitSends(1);
+  collector_->Answer(absl::OkStatus());
+  Put(2);
+  collector_->AwaitSpans(2);
+  exporter_.reset();
+  EXPECT_EQ(collector_->batches(), std::vector<size_t>{2});
+  EXPECT_EQ(Dropped(SpanDrop::kRefused), 3);
 }
 
 TEST_F(SpanExporterTest, OldBatchesAreGivenUp) {

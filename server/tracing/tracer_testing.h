@@ -47,6 +47,10 @@ class FakeCollector {
     MutexLock lock(mu_);
     while (sends_ < sends) told_.Wait(lock);
   }
+  int64_t sends() {
+    MutexLock lock(mu_);
+    return sends_;
+  }
   std::vector<size_t> batches() {
     MutexLock lock(mu_);
     return batches_;
