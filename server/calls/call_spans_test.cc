@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -142,9 +143,41 @@ TEST_F(CallSpansTest, ASequenceWithoutTokensHasNoFirstOne) {
   EXPECT_EQ(spans[1].events_size(), 0);
 }
 
-TEST_F(CallSpansTest, AnErrorIsPassedOn) {
+TEST_F(CallSpansTest, AFailedSequenceHasItsErrorAndWhatWasWritten) {
+  const auto facts = [this] { return RecordedSink::Facts{now_, "chat", "tiny", "2"}; };
+  std::vector<GenerateEvent> events(1);
+  events[0].tokens.resize(3);
+  Sink at_once, behind, left;
+  RecordedSink(trace_, &at_once, facts).End(absl::UnavailableError("draining"));
+  RecordedSink recorded(trace_, &behind, facts);
+  recorded.Write(events);
+  recorded.WriteLast(events, absl::ResourceExhaustedError("no memory"));
+  RecordedSink(trace_, &left, facts).End(absl::CancelledError("the client left"));
+  EXPECT_TRUE(absl::IsUnavailable(at_once.ended));
+  EXPECT_TRUE(absl::IsResourceExhausted(behind.ended));
+  const std::vector<OtlpSpan> spans = End(4);
+  ASSERT_EQ(spans.size(), 4u) << "a span each, and the request's";
+  const auto failed = [](const OtlpSpan& span) {
+    return span.status().code() == opentelemetry::proto::trace::v1::Status::STATUS_CODE_ERROR;
+  };
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(spans[i].name(), "chat tiny");
+    EXPECT_EQ(AttributeOf(spans[i], "gen_ai.response.model"), "tiny:2");
+    EXPECT_EQ(AttributeOf(spans[i], "gen_ai.response.finish_reasons"), "none");
+    EXPECT_EQ(spans[i].start_time_unix_nano(), spans[3].start_time_unix_nano());
+    EXPECT_EQ(failed(spans[i]), i < 2);
+  }
+  EXPECT_EQ(AttributeOf(spans[0], "error.type"), "UNAVAILABLE");
+  EXPECT_EQ(spans[0].status().message(), "draining");
+  EXPECT_EQ(AttributeOf(spans[0], "gen_ai.usage.output_tokens"), "0");
+  EXPECT_EQ(AttributeOf(spans[1], "error.type"), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(AttributeOf(spans[1], "gen_ai.usage.output_tokens"), "6");
+  EXPECT_EQ(AttributeOf(spans[2], "error.type"), "CANCELLED");
+}
+
+TEST_F(CallSpansTest, WhatDidNotStartHasNoSpan) {
   Sink sink;
-  RecordedSink recorded(trace_, &sink, [] { return RecordedSink::Facts(); });
+  RecordedSink recorded(trace_, &sink, [] { return std::nullopt; });
   recorded.End(absl::UnavailableError("draining"));
   EXPECT_TRUE(absl::IsUnavailable(sink.ended));
   EXPECT_EQ(End(1).size(), 1u);

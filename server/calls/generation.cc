@@ -1,6 +1,7 @@
 #include "server/calls/generation.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +33,8 @@ TokenSink* Generation::Record(TokenSink* sink) {
   return recorded_
       .emplace_back(std::make_unique<RecordedSink>(
           caller_.trace, sink,
-          [this] {
+          [this]() -> std::optional<RecordedSink::Facts> {
+            if (!started_) return std::nullopt;
             return RecordedSink::Facts{caller_.arrived, operation_, version_->name(),
                                        absl::StrCat(version_->version())};
           }))
@@ -196,6 +198,7 @@ void Generation::Start() {
     started.push_back(*std::move(next));
   }
   inputs_ = {};
+  started_ = true;
   for (size_t i = 0; i < streams_.size(); ++i) streams_[i]->Open(engine, std::move(started[i]));
 }
 

@@ -114,6 +114,7 @@ class Generation final : public std::enable_shared_from_this<Generation> {
   std::shared_ptr<ModelVersion> version_;
   std::vector<GenerateInput> inputs_;  // by request
   std::vector<StreamFacts> facts_;     // by sequence
+  bool started_ = false;               // that they are; read under the streams' locks
 };
 
 // Counts a request that ended with `status`; `version` is null if it found none.

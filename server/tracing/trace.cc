@@ -45,6 +45,12 @@ opentelemetry::proto::common::v1::AnyValue* ValueOf(absl::string_view key, OtlpS
   return attribute->mutable_value();
 }
 
+void SetFailed(absl::string_view type, absl::string_view message, OtlpSpan* span) {
+  SetAttribute("error.type", type, span);
+  span->mutable_status()->set_code(opentelemetry::proto::trace::v1::Status::STATUS_CODE_ERROR);
+  span->mutable_status()->set_message(Utf8(message));
+}
+
 }  // namespace
 
 void SetAttribute(absl::string_view key, absl::string_view value, OtlpSpan* span) {
@@ -89,6 +95,11 @@ Trace::Span& Trace::Span::Event(absl::string_view name, TraceTime time) {
   return *this;
 }
 
+Trace::Span& Trace::Span::Fail(absl::string_view type, absl::string_view message) {
+  SetFailed(type, message, &span_);
+  return *this;
+}
+
 Trace::Span& Trace::Span::Link(const std::vector<TraceContext>& others) {
   const size_t links = std::min(others.size(), kMostLinks);
   for (size_t i = 0; i < links; ++i) {
@@ -125,10 +136,7 @@ void Trace::Rename(absl::string_view name) {
 
 void Trace::Fail(absl::string_view type, absl::string_view message) {
   MutexLock lock(mu_);
-  if (ended_) return;
-  SetAttribute("error.type", type, &own_);
-  own_.mutable_status()->set_code(opentelemetry::proto::trace::v1::Status::STATUS_CODE_ERROR);
-  own_.mutable_status()->set_message(Utf8(message));
+  if (!ended_) SetFailed(type, message, &own_);
 }
 
 void Trace::End(TraceTime end) {

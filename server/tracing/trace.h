@@ -60,6 +60,8 @@ class Trace {
       return Span(&trace_, span_.span_id(), name, begin, end);
     }
     Span& Event(absl::string_view name, TraceTime time);
+    // As Trace::Fail.
+    Span& Fail(absl::string_view type, absl::string_view message);
     // Names other requests that it was done for; keeps 128 of them.
     Span& Link(const std::vector<TraceContext>& others);
 
