@@ -336,9 +336,10 @@ void Inference::RefuseInQueue(const absl::Status& status) {
 
 void Inference::FreeRequest() {
   bound_ = {};
-  const std::string model = request_.model_name();  // for the sink
-  inference::ModelInferRequest().Swap(&request_);
-  request_.set_model_name(model);
+  inference::ModelInferRequest names;  // for the sink
+  names.set_model_name(request_.model_name());
+  names.set_id(request_.id());
+  names.Swap(&request_);
   inference::ModelInferResponse().Swap(&reply_);
   shared_ = {};
   memory_ = {};

@@ -72,7 +72,7 @@ class Inference final {
   Inference(const Inference&) = delete;
   Inference& operator=(const Inference&) = delete;
 
-  // To be filled before Begin; later it may have nothing but the model's name.
+  // To be filled before Begin; later it may have nothing but its id and its model's name.
   inference::ModelInferRequest* request() { return &request_; }
   InferenceCaller::Clock::time_point arrived() const { return caller_.arrived; }
 

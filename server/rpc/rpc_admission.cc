@@ -88,7 +88,7 @@ RpcAdmission::RpcAdmission(ServerCore& core, const grpc::CallbackServerContext& 
         if (caller.ok()) caller_ = *std::move(caller);
         return caller.status();
       }()),
-      slot_(core, context.peer(), kind),
+      slot_(std::in_place, core, context.peer(), kind),
       client_(caller_.name().empty() ? context.peer() : caller_.name()) {
   if (trace_ != nullptr && !caller_.name().empty()) trace_->Set("enduser.id", caller_.name());
 }
@@ -99,7 +99,7 @@ absl::string_view RpcAdmission::trace_id() const {
 
 absl::Status RpcAdmission::status(bool while_draining) const {
   if (!access_.ok()) return access_;
-  return while_draining ? absl::OkStatus() : slot_.status();
+  return while_draining ? absl::OkStatus() : slot_->status();
 }
 
 std::string RpcAdmission::ModelOf(const google::protobuf::Message& request) const {

@@ -10,6 +10,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -47,6 +48,9 @@ class RpcAdmission {
   // Ends the caller's call ahead of the client's hearing of it. Call it where the call ends; again
   // does nothing.
   void End() { caller_.End(); }
+  // Gives the call's place among the calls up ahead of its end: what is left of it is an answer
+  // that waits for its client. status() may not be asked any more.
+  void LeaveSlot() { slot_.reset(); }
   const Caller& caller() const { return caller_; }
   const RpcRow& row() const { return row_; }
   // Names whom fair sharing counts the call for: the identity, else the peer.
@@ -69,7 +73,7 @@ class RpcAdmission {
   const std::shared_ptr<Trace> trace_;
   Caller caller_;
   absl::Status access_;
-  const CallSlot slot_;
+  std::optional<CallSlot> slot_;
   const std::string client_;
 };
 

@@ -18,6 +18,7 @@ void Parse(ServerCore& core, const RpcAdmission& admission, const grpc::ByteBuff
   InferenceStart start{.bytes = static_cast<int64_t>(bytes.Length()) * 2,
                        .runs_here = on_rpc_thread};
   absl::Status parsed = ParseRequest(core, bytes, inference->request(), &start.memory);
+  if (!parsed.ok()) inference->request()->Clear();  // of what may be no text
   if (parsed.ok()) parsed = admission.caller().MayUse(inference->request()->model_name());
   if (parsed.ok() && read != nullptr) parsed = read(inference->request());
   if (parsed.ok()) {

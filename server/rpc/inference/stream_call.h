@@ -6,7 +6,8 @@
 // Each request is a call of its own to the rest of the server: it is admitted, counts for
 // --max_pending and its identity's quotas, and goes the way of ModelInfer. At most kMostInFlight of
 // a stream, or --max_connection_calls, are in the server; the stream is not read meanwhile, so that
-// its client waits. A reply that its client does not read is one of them.
+// its client waits. A reply that its client does not read is one of them, but takes no place of
+// --max_pending.
 //
 // Ends when its client has sent all and all is answered, when the client leaves, when its deadline
 // is over, or, while the server drains, when nothing is in flight.

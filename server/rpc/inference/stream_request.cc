@@ -1,11 +1,16 @@
 #include "server/rpc/inference/stream_request.h"
 
+#include <string>
 #include <utility>
 
 #include "compiler/ir/value/message.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
 #include "server/base/public_status.h"
 #include "server/rpc/call.h"
 #include "server/rpc/inference/begin_inference.h"
+#include "server/rpc/inflate.h"
 
 namespace athanor {
 namespace {
@@ -13,6 +18,31 @@ namespace {
 // Triton's parameters of a request and of its response.
 constexpr char kWantsFinal[] = "triton_enable_empty_final_response";
 constexpr char kFinal[] = "triton_final_response";
+
+// Returns the model's name, its version and the id of a request that was refused unread, for its
+// answer. They stand ahead of all else on the wire; a client that compresses or reorders its
+// messages, or whose names are longer than kMostNames, goes without.
+inference::ModelInferRequest NamesOf(const grpc::ByteBuffer& bytes) {
+  using google::protobuf::internal::WireFormatLite;
+  constexpr int kMostNames = 4'096;
+  inference::ModelInferRequest names;
+  grpc::ByteBuffer copy = bytes;  // shares the slices
+  WireReader reader(&copy);
+  if (!reader.status().ok() || reader.algorithm() != GRPC_COMPRESS_NONE) return names;
+  int end = 0;
+  google::protobuf::io::CodedInputStream in(&reader);
+  while (const uint32_t tag = in.ReadTag()) {
+    if (WireFormatLite::GetTagFieldNumber(tag) > inference::ModelInferRequest::kIdFieldNumber)
+      break;
+    if (!WireFormatLite::SkipField(&in, tag)) break;
+    end = in.CurrentPosition();
+  }
+  if (end > kMostNames) return names;
+  WireReader again(&copy);
+  google::protobuf::io::LimitingInputStream limited(&again, end);
+  if (!names.ParseFromZeroCopyStream(&limited)) names.Clear();
+  return names;
+}
 
 }  // namespace
 
@@ -35,8 +65,6 @@ void StreamRequest::Begin() {
 }
 
 absl::Status StreamRequest::Read(inference::ModelInferRequest* request) {
-  id_ = request->id();
-  model_ = request->model_name();
   const auto wants = request->parameters().find(kWantsFinal);
   if (wants == request->parameters().end()) return absl::OkStatus();
   if (!wants->second.has_bool_param()) return Invalid("parameter ", kWantsFinal, " must be a bool");
@@ -56,17 +84,24 @@ absl::Status StreamRequest::Answer(inference::ModelInferResponse* reply) {
 }
 
 void StreamRequest::Done(const absl::Status& status) {
-  LogCall(kMethod, admission_, model_, inference_.arrived(), status);
   status_ = status;
-  if (!status.ok()) {
-    inference::ModelStreamInferResponse answer;
-    answer.set_error_message(std::string(PublicStatus(status).message()));
-    answer.mutable_infer_response()->set_id(id_);
-    answer.mutable_infer_response()->set_model_name(model_);
-    SerializeReply(answer, &answer_);
-  }
+  const inference::ModelInferRequest& request = *inference_.request();
+  LogCall(kMethod, admission_, request.model_name(), inference_.arrived(), status);
+  if (!status.ok()) MakeError(request.model_name().empty() ? NamesOf(bytes_) : request);
+  bytes_.Clear();
   EndRequest(kMethod, *context_, status, &admission_);
+  // The answer may wait long for those ahead of it, or for its client to read. It takes no other
+  // call's place meanwhile; its bytes stay reserved.
+  admission_.LeaveSlot();
   call_.Ended(this);
+}
+
+void StreamRequest::MakeError(const inference::ModelInferRequest& request) {
+  inference::ModelStreamInferResponse answer;
+  answer.set_error_message(std::string(PublicStatus(status_).message()));
+  answer.mutable_infer_response()->set_id(request.id());
+  answer.mutable_infer_response()->set_model_name(request.model_name());
+  SerializeReply(answer, &answer_);
 }
 
 }  // namespace athanor

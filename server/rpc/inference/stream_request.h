@@ -4,8 +4,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "server/calls/inference.h"
 #include "server/core/core.h"
@@ -39,6 +37,8 @@ class StreamRequest final : private InferenceSink {
   absl::Status Answer(inference::ModelInferResponse* reply) override;
   void Release() override { bytes_.Clear(); }
   void Done(const absl::Status& status) override;
+  // Makes the answer of a request that failed. Clients find what it answers by the id.
+  void MakeError(const inference::ModelInferRequest& request);
 
   RpcAdmission admission_;
   ServerCore& core_;
@@ -46,7 +46,6 @@ class StreamRequest final : private InferenceSink {
   StreamCall& call_;
   grpc::ByteBuffer bytes_, answer_;
   Inference inference_;
-  std::string id_, model_;
   bool marks_final_ = false;  // the client wants to be told that a response is the last one
   absl::Status status_;
 };

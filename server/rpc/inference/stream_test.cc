@@ -6,8 +6,10 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/health/health.grpc.pb.h"
 #include "server/rpc/inference/stream_call.h"
 #include "server/testing/testing.h"
 
@@ -64,27 +66,37 @@ class Stream {
   std::unique_ptr<grpc::ClientReaderWriter<inference::ModelInferRequest, Response>> stream_;
 };
 
+// Waits until calls have ended on the server's side too: a client hears of their end before that.
 void AwaitNoCalls(TestServer& test) {
-  while (test.server->core().active_calls() > 0) std::this_thread::yield();
-  EXPECT_EQ(test.server->core().ledger().used(HeldKind::kRequests), 0);
+  auto& core = test.server->core();
+  while (core.active_calls() > 0 || core.ledger().used(HeldKind::kRequests) > 0) {
+    std::this_thread::yield();
+  }
+}
+
+// Has the requests for "held" wait until compiles are released. No call is left then.
+void UploadHeld(TestServer& test) {
+  test.control->HoldCompiles();
+  v1::UploadModelResponse held;
+  ASSERT_TRUE(test.Send(UploadMessages("held", ScaleModel({5})), &held).ok());
+  AwaitNoCalls(test);
+}
+
+// Returns how many requests for "m" have succeeded.
+int64_t Succeeded(TestServer& test) {
+  const auto version = test.server->core().registry().versions().Find("m", "").value();
+  return version->metrics().cells.value(Metric::kRequests, static_cast<int>(absl::StatusCode::kOk));
 }
 
 TEST(StreamTest, AnswersInTheOrderOfRequests) {
   TestServer test;
   test.Upload("m", ScaleModel({3}));
-  test.control->HoldCompiles();
-  v1::UploadModelResponse held;
-  ASSERT_TRUE(test.Send(UploadMessages("held", ScaleModel({5})), &held).ok());
+  UploadHeld(test);
   Stream stream(test);
   ASSERT_TRUE(stream.Send("held", 1, "first"));
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(stream.Send("m", static_cast<float>(i)));
   // The later ones run, and wait for the first one's answer.
-  const auto counted = [&] {
-    const auto version = test.server->core().registry().versions().Find("m", "").value();
-    return version->metrics().cells.value(Metric::kRequests,
-                                          static_cast<int>(absl::StatusCode::kOk));
-  };
-  while (counted() < 5) std::this_thread::yield();
+  while (Succeeded(test) < 5) std::this_thread::yield();
   test.control->ReleaseCompiles();
   const Response first = stream.Next();
   EXPECT_EQ(first.infer_response().id(), "first");
@@ -108,12 +120,25 @@ TEST(StreamTest, AnErrorIsItsRequestsAlone) {
   inference::ModelInferRequest wrong = FloatRequest("m", {1});
   (*wrong.mutable_parameters())["triton_enable_empty_final_response"].set_int64_param(1);
   ASSERT_TRUE(stream.Send(wrong));
+  inference::ModelInferRequest broken = FloatRequest("m", {1});
+  broken.set_id("b");
+  broken.mutable_inputs(0)->set_name("\xff");
+  ASSERT_TRUE(stream.Send(broken));
+  broken.set_id("\xff");  // which no response may have
+  ASSERT_TRUE(stream.Send(broken));
   ASSERT_TRUE(stream.Send("m", 2));
   const Response error = stream.Next();
   EXPECT_THAT(error.error_message(), HasSubstr("model \"absent\" does not exist"));
   EXPECT_EQ(error.infer_response().id(), "a");
   EXPECT_THAT(stream.Next().error_message(), HasSubstr("sequence_id"));
   EXPECT_THAT(stream.Next().error_message(), HasSubstr("must be a bool"));
+  const Response unread = stream.Next();
+  EXPECT_THAT(unread.error_message(), HasSubstr("not valid UTF-8"));
+  EXPECT_EQ(unread.infer_response().id(), "b");
+  EXPECT_EQ(unread.infer_response().model_name(), "m");
+  const Response nameless = stream.Next();
+  EXPECT_THAT(nameless.error_message(), HasSubstr("not valid UTF-8"));
+  EXPECT_EQ(nameless.infer_response().id(), "");
   EXPECT_EQ(stream.Value(), 6);
   stream.SentAll();
   EXPECT_TRUE(stream.Finish().ok());
@@ -150,15 +175,18 @@ TEST(StreamTest, MarksTheFinalResponseIfAsked) {
 // A stream is read no further than its bound: the rest waits at the client.
 TEST(StreamTest, RequestsInFlightAreBounded) {
   TestServer test({.max_connection_calls = 3});
-  test.control->HoldCompiles();
-  v1::UploadModelResponse held;
-  ASSERT_TRUE(test.Send(UploadMessages("held", ScaleModel({5})), &held).ok());
+  UploadHeld(test);
   Stream stream(test);
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(stream.Send("held", static_cast<float>(i)));
   auto& core = test.server->core();
   while (core.active_calls() < 4) std::this_thread::yield();  // the stream, and three
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(core.active_calls(), 4);
+  // The connection's later calls, which take no place, are answered behind what the server reads.
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    grpc::health::v1::HealthCheckResponse health;
+    ASSERT_TRUE(grpc::health::v1::Health::NewStub(test.channel)->Check(&context, {}, &health).ok());
+    ASSERT_EQ(core.active_calls(), 4);
+  }
   test.control->ReleaseCompiles();
   for (int i = 0; i < 8; ++i) EXPECT_EQ(stream.Value(), 5.0F * static_cast<float>(i));
   stream.SentAll();
@@ -168,12 +196,9 @@ TEST(StreamTest, RequestsInFlightAreBounded) {
 
 TEST(StreamTest, EachRequestIsOneOfMaxPending) {
   TestServer test({.max_pending = 2});
-  test.control->HoldCompiles();
-  v1::UploadModelResponse held;
-  ASSERT_TRUE(test.Send(UploadMessages("held", ScaleModel({5})), &held).ok());
-  AwaitNoCalls(test);  // the upload counts until the server has let go of it
+  UploadHeld(test);
   Stream stream(test);
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(stream.Send("held", 1));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(stream.Send("held", 1, absl::StrCat("id-", i)));
   auto& core = test.server->core();
   const auto refused = [&] {
     return core.metrics().server().value(Metric::kRefusals, static_cast<int>(Refusal::kPending));
@@ -182,17 +207,40 @@ TEST(StreamTest, EachRequestIsOneOfMaxPending) {
   test.control->ReleaseCompiles();
   EXPECT_EQ(stream.Value(), 5);
   EXPECT_EQ(stream.Value(), 5);
-  EXPECT_THAT(stream.Next().error_message(), HasSubstr("--max_pending"));
+  const Response refused_unread = stream.Next();
+  EXPECT_THAT(refused_unread.error_message(), HasSubstr("--max_pending"));
+  EXPECT_EQ(refused_unread.infer_response().id(), "id-2");
+  EXPECT_EQ(refused_unread.infer_response().model_name(), "held");
   stream.Leave();
+  AwaitNoCalls(test);
+}
+
+// Answers that wait for the first one hold their bytes, and no place that others could have.
+TEST(StreamTest, AnAnswerThatWaitsTakesNoPlace) {
+  TestServer test({.max_pending = 2});
+  test.Upload("m", ScaleModel({3}));
+  UploadHeld(test);
+  Stream stream(test);
+  ASSERT_TRUE(stream.Send("held", 1));
+  auto& core = test.server->core();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(stream.Send("m", static_cast<float>(i)));
+    while (Succeeded(test) <= i) std::this_thread::yield();
+    while (core.active_calls() > 2) std::this_thread::yield();  // the stream, and the first one
+  }
+  EXPECT_GT(core.ledger().used(HeldKind::kRequests), 0);
+  test.control->ReleaseCompiles();
+  EXPECT_EQ(stream.Value(), 5);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(stream.Value(), 3.0F * static_cast<float>(i));
+  stream.SentAll();
+  EXPECT_TRUE(stream.Finish().ok());
   AwaitNoCalls(test);
 }
 
 TEST(StreamTest, CancelledAtAnyMoment) {
   TestServer test;
   test.Upload("m", ScaleModel({3}));
-  test.control->HoldCompiles();
-  v1::UploadModelResponse held;
-  ASSERT_TRUE(test.Send(UploadMessages("held", ScaleModel({5})), &held).ok());
+  UploadHeld(test);
   for (int i = 0; i < 100; ++i) {
     Stream stream(test);
     std::thread cancel([&] { stream.Cancel(); });
