@@ -1,10 +1,28 @@
 #include "server/shared_memory/shared_regions.h"
 
+#include <algorithm>
+
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 #include "server/access/identity.h"
+#include "server/text/base/utf8.h"
 
 namespace athanor {
+namespace {
+
+constexpr size_t kMostNameBytes = 256;
+
+absl::Status CheckName(const std::string& name) {
+  if (name.empty()) return Invalid("the region has no name");
+  if (name.size() > kMostNameBytes) {
+    return Invalid("the region's name has ", name.size(), " bytes; at most ", kMostNameBytes,
+                   " are allowed");
+  }
+  if (!FindBrokenUtf8(name).has_value()) return absl::OkStatus();
+  return Invalid("the region's name ", Quoted(name), " is not valid UTF-8");
+}
+
+}  // namespace
 
 absl::Status SharedRegions::Check(const SharedUser& user) const {
   if (!on()) {
@@ -19,7 +37,7 @@ absl::Status SharedRegions::Check(const SharedUser& user) const {
 
 absl::Status SharedRegions::Register(const SharedUser& user, SharedPlace place) {
   RETURN_IF_ERROR(Check(user));
-  if (place.name.empty()) return Invalid("the region has no name");
+  RETURN_IF_ERROR(CheckName(place.name));
   // shm_open takes both for the same object.
   if (place.key.empty() || place.key[0] != '/') place.key.insert(0, "/");
   if (!MatchesPattern(keys_, place.key) && !MatchesPattern(keys_, place.key.substr(1))) {
@@ -41,13 +59,26 @@ absl::Status SharedRegions::Register(const SharedUser& user, SharedPlace place) 
     return absl::AlreadyExistsError(
         Cat("there is a shared memory region ", Quoted(name), " already; unregister it first"));
   }
-  if (static_cast<int64_t>(regions_.size()) >= most_) {
+  RETURN_IF_ERROR(CheckRoom(user.owner));
+  regions_.emplace(std::make_pair(user.owner, name), std::move(region));
+  return absl::OkStatus();
+}
+
+absl::Status SharedRegions::CheckRoom(const std::string& owner) const {
+  const auto all = static_cast<int64_t>(regions_.size());
+  if (all >= most_) {
     return absl::ResourceExhaustedError(
         Cat("the server has ", most_,
             " shared memory regions, the most allowed (--max_shared_regions); unregister some"));
   }
-  regions_.emplace(std::make_pair(user.owner, name), std::move(region));
-  return absl::OkStatus();
+  if (owner.empty()) return absl::OkStatus();  // of all clients together
+  const int64_t own = std::count_if(regions_.begin(), regions_.end(),
+                                    [&](const auto& entry) { return entry.first.first == owner; });
+  const int64_t left = most_ - (all - own);  // by the others
+  if (own < (left + 1) / 2) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      Cat(owner, " has ", own, " shared memory regions, half of what others leave of ", most_,
+          " (--max_shared_regions), the most that one identity may have; unregister some"));
 }
 
 absl::Status SharedRegions::Unregister(const SharedUser& user, const std::string& name) {

@@ -35,7 +35,8 @@ class SharedRegions {
   using RegionPtr = std::shared_ptr<const SharedRegion>;
 
   // `keys` is a pattern of the keys that may be registered (MatchesPattern); empty: none, and all
-  // calls are refused. `most`: regions at a time (--max_shared_regions).
+  // calls are refused. `most`: regions at a time (--max_shared_regions), of which an identity may
+  // have half of what others leave, rounded up, so that none takes all.
   SharedRegions(std::string keys, int64_t most) : keys_(std::move(keys)), most_(most) {}
 
   bool on() const { return !keys_.empty(); }
@@ -43,9 +44,10 @@ class SharedRegions {
   // Each returns FAILED_PRECONDITION if shared memory is off, PERMISSION_DENIED if the user is not
   // on this machine.
 
-  // Besides the errors of SharedRegion::Find: INVALID_ARGUMENT without a name, ALREADY_EXISTS if
-  // the user has a region of that name, PERMISSION_DENIED if the key is not allowed or another
-  // identity's, RESOURCE_EXHAUSTED if there are too many.
+  // Besides the errors of SharedRegion::Find: INVALID_ARGUMENT without a name, or with one that is
+  // longer than 256 bytes or no UTF-8; ALREADY_EXISTS if the user has a region of that name,
+  // PERMISSION_DENIED if the key is not allowed or another identity's, RESOURCE_EXHAUSTED if there
+  // are too many, or too many of the user's.
   absl::Status Register(const SharedUser& user, SharedPlace place);
   // Forgets the user's region, or all of the user's if `name` is empty. There need not be one.
   absl::Status Unregister(const SharedUser& user, const std::string& name);
@@ -58,6 +60,8 @@ class SharedRegions {
 
  private:
   absl::Status Check(const SharedUser& user) const;
+  // Checks that there is room for one more region of the owner's.
+  absl::Status CheckRoom(const std::string& owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string keys_;
   const int64_t most_;

@@ -78,16 +78,51 @@ TEST(SharedRegionsTest, OffAndFromElsewhere) {
 TEST(SharedRegionsTest, KeysAndNumbersAreLimited) {
   SharedObject object("limits", 16);
   SharedRegions regions("/athanor-test-*", 2);
-  EXPECT_EQ(regions.Register(kAnna, {"", object.key(), 0, 1}).code(), Code::kInvalidArgument);
-  const absl::Status other = regions.Register(kAnna, {"a", "/psm_1234", 0, 1});
+  const SharedUser all{.local = true};  // of a server that asks nobody
+  const absl::Status other = regions.Register(all, {"a", "/psm_1234", 0, 1});
   EXPECT_EQ(other.code(), Code::kPermissionDenied);
   EXPECT_THAT(other.message(), HasSubstr("--shared_memory allows \"/athanor-test-*\""));
-  EXPECT_TRUE(regions.Register(kAnna, {"a", object.key(), 0, 1}).ok());
-  EXPECT_TRUE(regions.Register(kAnna, {"b", object.key().substr(1), 0, 1}).ok())
+  EXPECT_TRUE(regions.Register(all, {"a", object.key(), 0, 1}).ok());
+  EXPECT_TRUE(regions.Register(all, {"b", object.key().substr(1), 0, 1}).ok())
       << "the same key without its slash";
-  const absl::Status more = regions.Register(kAnna, {"c", object.key(), 0, 1});
+  const absl::Status more = regions.Register(all, {"c", object.key(), 0, 1});
   EXPECT_EQ(more.code(), Code::kResourceExhausted);
   EXPECT_THAT(more.message(), HasSubstr("--max_shared_regions"));
+}
+
+TEST(SharedRegionsTest, NamesAreShortTexts) {
+  SharedObject object("names", 16);
+  SharedRegions regions("*", 9);
+  for (const std::string& name : {std::string(), std::string(257, 'n'), std::string("n\xff")}) {
+    const absl::Status wrong = regions.Register(kAnna, {name, object.key(), 0, 1});
+    EXPECT_EQ(wrong.code(), Code::kInvalidArgument) << name;
+    EXPECT_THAT(wrong.message(), HasSubstr("name")) << name;
+  }
+  EXPECT_EQ(NamesOf(regions, kAnna), "");
+  EXPECT_TRUE(regions.Register(kAnna, {std::string(256, 'n'), object.key(), 0, 1}).ok());
+  EXPECT_TRUE(regions.Register(kAnna, {"\u00e9", object.key(), 0, 1}).ok());
+}
+
+// Registers as many as it may, and returns their number.
+int64_t Fill(SharedRegions& regions, const SharedUser& user, const SharedObject& object) {
+  for (int64_t i = 0;; ++i) {
+    const absl::Status status = regions.Register(user, {absl::StrCat("r", i), object.key(), 0, 1});
+    if (status.ok()) continue;
+    EXPECT_EQ(status.code(), Code::kResourceExhausted);
+    EXPECT_THAT(status.message(), HasSubstr("--max_shared_regions"));
+    return i;
+  }
+}
+
+TEST(SharedRegionsTest, NoIdentityTakesAll) {
+  SharedObject annas("annas", 16), bens("bens", 16), carls("carls", 16);
+  const SharedUser carl{.owner = "carl", .local = true};
+  SharedRegions regions("*", 9);
+  EXPECT_EQ(Fill(regions, kAnna, annas), 5);
+  EXPECT_EQ(Fill(regions, kBen, bens), 2);
+  EXPECT_EQ(Fill(regions, carl, carls), 1);
+  EXPECT_TRUE(regions.Unregister(kAnna, "").ok());
+  EXPECT_TRUE(regions.Register(kBen, {"more", bens.key(), 0, 1}).ok()) << "there is room again";
 }
 
 TEST(SharedRegionsTest, ManyThreads) {

@@ -204,7 +204,10 @@ ROOMS = {
         "server/storage",
     ],
     # Regions of shared memory that clients on this machine register.
-    "server/shared_memory": ["server/access"],
+    "server/shared_memory": [
+        "server/access",
+        "server/text/base",
+    ],
     "server/core": [
         "server/access",
         "server/base",
