@@ -66,7 +66,7 @@ std::function<void()> CountRefusal(ServerCore& core) {
 
 // Finds who asks, and whether they may, for all of HTTP. Pages take passwords too, which browsers
 // ask for: whoever looks changes nothing, so that another site's page gains nothing by them.
-absl::Status FindCaller(const Access& access, const Route& route, HttpExchange* exchange) {
+absl::Status AdmitCaller(const Access& access, const Route& route, HttpExchange* exchange) {
   const HttpRequest& request = exchange->request();
   const std::string* header = request.Header("Authorization");
   std::string token;
@@ -78,13 +78,13 @@ absl::Status FindCaller(const Access& access, const Route& route, HttpExchange* 
   // page may be had with it then. Whoever shows something else than a token may be a client of the
   // certificate's owner.
   const bool another_site = request.Header("Origin") != nullptr && route.role != Role::kMonitor;
-  ASSIGN_OR_RETURN(
-      Caller caller,
-      access.Admit({route.role}, absl::StrCat(request.method, " ", route.path), token,
-                   header != nullptr || another_site ? nullptr : request.certificate.get()));
+  Caller caller;
+  const absl::Status admitted = access.Admit(
+      {route.role}, absl::StrCat(request.method, " ", route.path), token,
+      header != nullptr || another_site ? nullptr : request.certificate.get(), &caller);
   if (!caller.name().empty()) exchange->set_client(caller.name());
-  exchange->set_caller(std::move(caller));
-  return absl::OkStatus();
+  exchange->set_caller(std::move(caller));  // of a refused one too: the log names it
+  return admitted;
 }
 
 // Returns what all HTTP addresses share.
@@ -100,7 +100,7 @@ HttpOptions HttpOptionsOf(ServerCore& core, std::shared_ptr<TlsCertificate> tls)
   http.refused = CountRefusal(core);
   http.tracer = core.tracer();
   http.admit = [&core](const Route& route, HttpExchange* exchange) {
-    return FindCaller(core.access(), route, exchange);
+    return AdmitCaller(core.access(), route, exchange);
   };
   return http;
 }
@@ -135,8 +135,9 @@ struct Server::Network {
   void JudgeHeaders(ServerCore& core) {
     const auto judge = [&core](const std::string& method) -> JudgeHeader {
       if (RpcNamed(method).roles.empty()) return nullptr;
-      return [&core, method](grpc::CallbackServerContext& context) {
-        return EndCall(method, context, MayCall(core, context, method));
+      return [&core, method](grpc::CallbackServerContext& context, Caller* caller) {
+        const absl::Status may = FindCaller(core, context, method, caller);
+        return EndUnadmitted(method, context, may, *caller);
       };
     };
     inference.JudgeHeaders(inference::GRPCInferenceService::service_full_name(), judge);
@@ -340,7 +341,7 @@ absl::Status Server::ListenForOpenAi() {
   if (!options.openai_keys.empty()) {
     ASSIGN_OR_RETURN(network_->keys, Access::Open(Access::Source::kKeys, options.openai_keys));
     http.admit = [keys = network_->keys.get()](const Route& route, HttpExchange* exchange) {
-      return FindCaller(*keys, route, exchange);
+      return AdmitCaller(*keys, route, exchange);
     };
   }
   http.enter = [core = core_.get()](const Route& route, HttpExchange* exchange) {

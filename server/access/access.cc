@@ -31,6 +31,14 @@ Caller Caller::Anybody() {
   return anybody;
 }
 
+absl::Status Caller::Begin() {
+  if (identity_ == nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      identity_->use->BeginCall(identity_->name, identity_->quotas, IdentityUse::Clock::now()));
+  counted_ = true;
+  return absl::OkStatus();
+}
+
 void Caller::End() {
   if (std::exchange(counted_, false)) identity_->use->EndCall();
 }
@@ -91,12 +99,14 @@ Identities::Ptr Access::identities() const {
   return identities_;
 }
 
-absl::StatusOr<std::shared_ptr<const Identity>> Access::Find(
-    Roles wanted, absl::string_view what, absl::string_view token,
-    const PeerCertificate* certificate) const {
-  if (open()) return nullptr;
+absl::Status Access::Find(Roles wanted, absl::string_view what, absl::string_view token,
+                          const PeerCertificate* certificate, Caller* caller) const {
+  if (open()) {
+    *caller = Caller::Anybody();
+    return absl::OkStatus();
+  }
   if (token.empty() && certificate == nullptr) {
-    if (wanted.empty()) return nullptr;
+    if (wanted.empty()) return absl::OkStatus();
     return absl::UnauthenticatedError(
         absl::StrCat(kWantsToken, certificates_ == nullptr ? "" : kOrCertificate));
   }
@@ -104,22 +114,19 @@ absl::StatusOr<std::shared_ptr<const Identity>> Access::Find(
   absl::StatusOr<std::shared_ptr<const Identity>> found =
       token.empty() ? known->OfCertificate(*certificate, absl::Now())
                     : known->OfToken(token, absl::Now());
-  if (wanted.empty()) return found.ok() ? *std::move(found) : nullptr;
-  if (!found.ok() || wanted.Admit((*found)->roles)) return found;
+  if (!found.ok()) return wanted.empty() ? absl::OkStatus() : found.status();
+  const Identity& identity = **found;
+  caller->identity_ = *std::move(found);
+  if (wanted.empty() || wanted.Admit(identity.roles)) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      absl::StrCat((*found)->name, " has the roles ", (*found)->roles.Text(), "; ", what,
+      absl::StrCat(identity.name, " has the roles ", identity.roles.Text(), "; ", what,
                    " needs one of ", wanted.Text(), wanted.Has(Role::kAdmin) ? "" : ", admin"));
 }
 
-absl::StatusOr<Caller> Access::Admit(Roles wanted, absl::string_view what, absl::string_view token,
-                                     const PeerCertificate* certificate) const {
-  if (open()) return Caller::Anybody();
-  ASSIGN_OR_RETURN(std::shared_ptr<const Identity> identity,
-                   Find(wanted, what, token, certificate));
-  if (wanted.empty()) return Caller(std::move(identity), false);
-  RETURN_IF_ERROR(
-      identity->use->BeginCall(identity->name, identity->quotas, IdentityUse::Clock::now()));
-  return Caller(std::move(identity), true);
+absl::Status Access::Admit(Roles wanted, absl::string_view what, absl::string_view token,
+                           const PeerCertificate* certificate, Caller* caller) const {
+  RETURN_IF_ERROR(Find(wanted, what, token, certificate, caller));
+  return wanted.empty() ? absl::OkStatus() : caller->Begin();
 }
 
 absl::StatusOr<Identities::Ptr> Access::Read() const {

@@ -1,7 +1,8 @@
 // Admits calls: who calls, whether they may, and whether it is not one too many.
 //
 //   ASSIGN_OR_RETURN(auto access, Access::Open(Access::Source::kIdentities, "auth.conf"));
-//   ASSIGN_OR_RETURN(Caller caller, access->Admit({Role::kInfer}, "ModelInfer", token));
+//   Caller caller;
+//   RETURN_IF_ERROR(access->Admit({Role::kInfer}, "ModelInfer", token, nullptr, &caller));
 //   RETURN_IF_ERROR(caller.MayUse("team-a/digits"));
 //
 // Each protocol asks in one place: server/rpc/rpc_admission.h and server/server.cc. Thread-safe.
@@ -37,6 +38,9 @@ class Caller {
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
 
+  // Counts the call among its identity's until it ends. RESOURCE_EXHAUSTED with RetryAfter
+  // (server/base/retry_after.h): it is one too many. Called once.
+  absl::Status Begin();
   // The call does not count any more. What the caller may do stays.
   void End();
   // Returns the identity's name; "" if there is none.
@@ -54,9 +58,6 @@ class Caller {
 
  private:
   friend class Access;
-  Caller(std::shared_ptr<const Identity> identity, bool counted)
-      : identity_(std::move(identity)), counted_(counted) {}
-
   std::shared_ptr<const Identity> identity_;  // null: none is known
   bool counted_ = false;
   bool open_ = false;
@@ -77,17 +78,16 @@ class Access {
   // Reports whether everybody is admitted to everything.
   bool open() const { return file_.empty(); }
 
-  // Admits a call. `what` names it in errors. `token` is "" if there is none; if there is one, it
-  // alone says who calls, and the certificate (null: none) does not. Public calls (`wanted` is
-  // empty) are admitted whatever they show. Otherwise UNAUTHENTICATED,
-  // PERMISSION_DENIED, or RESOURCE_EXHAUSTED with RetryAfter (server/base/retry_after.h).
-  absl::StatusOr<Caller> Admit(Roles wanted, absl::string_view what, absl::string_view token,
-                               const PeerCertificate* certificate = nullptr) const;
-  // Finds out what Admit would say of the caller, but for its quotas; counts nothing.
-  absl::Status MayCall(Roles wanted, absl::string_view what, absl::string_view token,
-                       const PeerCertificate* certificate = nullptr) const {
-    return Find(wanted, what, token, certificate).status();
-  }
+  // Finds out who calls, and whether it may; counts nothing. `what` names the call in errors.
+  // `token` is "" if there is none; if there is one, it alone says who calls, and the certificate
+  // (null: none) does not. Public calls (`wanted` is empty) are admitted whatever they show.
+  // Otherwise UNAUTHENTICATED, or PERMISSION_DENIED. Sets `caller` to who it is, if that is known,
+  // also of a call that is refused: the log names it.
+  absl::Status Find(Roles wanted, absl::string_view what, absl::string_view token,
+                    const PeerCertificate* certificate, Caller* caller) const;
+  // Finds the caller and begins its call, unless that is public.
+  absl::Status Admit(Roles wanted, absl::string_view what, absl::string_view token,
+                     const PeerCertificate* certificate, Caller* caller) const;
   // Knows the certificates of gRPC's clients; null if this server asks clients for none.
   PeerCertificates* certificates() const { return certificates_.get(); }
 
@@ -105,10 +105,6 @@ class Access {
         file_(std::move(file)),
         certificates_(certificates ? std::make_unique<PeerCertificates>() : nullptr) {}
   absl::StatusOr<Identities::Ptr> Read() const;
-  // Returns who calls; null if that need not be known. Errors are Admit's, but for quotas.
-  absl::StatusOr<std::shared_ptr<const Identity>> Find(Roles wanted, absl::string_view what,
-                                                       absl::string_view token,
-                                                       const PeerCertificate* certificate) const;
   Stamp StampNow() const;
   absl::string_view flag() const;
   Identities::Ptr identities() const;

@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "deploy/bazel/libs/sha256.h"
+#include "server/base/log.h"
 
 namespace athanor {
 namespace {
@@ -38,6 +40,17 @@ std::string Shown(const PeerCertificate& certificate) {
   constexpr size_t kMost = 300;
   const std::string text = absl::CHexEscape(absl::StrJoin(certificate.names, ", "));
   return absl::StrCat(text.substr(0, kMost), text.size() > kMost ? "..." : "");
+}
+
+// Tells the administrator whose certificate it is. Its client learns no identity's name by it.
+void LogAmbiguous(const PeerCertificate& certificate, const Identity& one, const Identity& other) {
+  static LogLimit limit;
+  const std::optional<int64_t> held_back = limit.Pass();
+  if (!held_back.has_value()) return;
+  LogWarn("ambiguous certificate", {{"certificate", Shown(certificate)},
+                                    {"identity", one.name},
+                                    {"other", other.name},
+                                    {"held_back", *held_back}});
 }
 
 }  // namespace
@@ -67,9 +80,9 @@ absl::StatusOr<std::shared_ptr<const Identity>> Identities::OfCertificate(
     if (owner == owner_of_certificate_.end()) continue;
     identity = identities_[owner->second];
     if (found != nullptr && found != identity.get()) {
+      LogAmbiguous(certificate, *found, *identity);
       return absl::UnauthenticatedError(absl::StrCat("the client certificate (", Shown(certificate),
-                                                     ") is that of ", found->name, " and that of ",
-                                                     identity->name));
+                                                     ") is that of several identities"));
     }
     found = identity.get();
   }

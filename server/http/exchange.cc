@@ -46,12 +46,7 @@ std::string HttpExchange::IdOf(const HttpRequest& request) {
   return RequestIdFor(given == nullptr ? "" : *given);
 }
 
-void HttpExchange::set_caller(Caller caller) {
-  caller_ = std::move(caller);
-  if (trace_ != nullptr && !caller_.name().empty()) trace_->Set("enduser.id", caller_.name());
-}
-
-void HttpExchange::Record(Tracer* tracer) {
+void HttpExchange::Record(Tracer* tracer, absl::string_view route) {
   if (tracer == nullptr) return;
   const std::string* parent = request_.Header("traceparent");
   std::string traceparent, tracestate;
@@ -62,16 +57,13 @@ void HttpExchange::Record(Tracer* tracer) {
   trace_ =
       tracer->Begin({traceparent, tracestate}, request_.method, std::chrono::steady_clock::now());
   if (trace_ == nullptr) return;
+  trace_->Rename(absl::StrCat(request_.method, " ", route));
   trace_->Set("http.request.method", request_.method);
+  trace_->Set("http.route", route);
   trace_->Set("url.path", request_.path);
   trace_->Set("client.address", PeerOfCall(request_.peer).host);
   trace_->Set("athanor.request_id", request_id_);
-}
-
-void HttpExchange::NoteRoute(absl::string_view path) {
-  if (trace_ == nullptr) return;
-  trace_->Rename(absl::StrCat(request_.method, " ", path));
-  trace_->Set("http.route", path);
+  if (!caller_.name().empty()) trace_->Set("enduser.id", caller_.name());
 }
 
 void HttpExchange::NoteStatus(int status) {

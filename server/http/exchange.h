@@ -112,13 +112,11 @@ class HttpExchange {
 
   // Says what the caller may do, and counts it until the answer is sent. Admit sets it.
   const Caller& caller() const { return caller_; }
-  void set_caller(Caller caller);
+  void set_caller(Caller caller) { caller_ = std::move(caller); }
 
-  // Has the request recorded if `tracer` says so. Called once, ahead of all that follows; null: it
-  // is not.
-  void Record(Tracer* tracer);
-  // Names the route that it took, for its span.
-  void NoteRoute(absl::string_view path);
+  // Has a request that was admitted to the route of that path recorded if `tracer` says so; null:
+  // it is not. Called once, ahead of all that follows.
+  void Record(Tracer* tracer, absl::string_view route);
   // Null: it is not recorded.
   const std::shared_ptr<Trace>& trace() const { return trace_; }
 

@@ -80,7 +80,6 @@ std::variant<const Route*, HttpRefusal> JudgeHead(HttpExchange* exchange, bool h
   auto routed = RouteOf(exchange->request(), http_1_0, hosts, routes);
   if (std::holds_alternative<HttpRefusal>(routed)) return routed;
   const Route& route = *std::get<const Route*>(routed);
-  exchange->NoteRoute(route.path);
   if (admit == nullptr) {
     exchange->set_caller(Caller::Anybody());
   } else if (const absl::Status admitted = admit(route, exchange); !admitted.ok()) {

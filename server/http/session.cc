@@ -264,7 +264,6 @@ bool Session::OnHead() {
   answering_ = false;
   framing_ = {.http_1_0 = reader_.http_1_0(), .closes = !reader_.keeps_alive()};
   asked_ = std::make_shared<HttpExchange>(std::move(request), weak_from_this(), ++number_);
-  asked_->Record(setup_.tracer);
   asked_->set_client(PeerOfCall(peer_).host);
   exchange_ = asked_;
   in_call_ = true;
@@ -277,6 +276,7 @@ bool Session::OnHead() {
     return false;
   }
   route_ = std::get<const Route*>(judged);
+  asked_->Record(setup_.tracer, route_->path);
   body_began_ = Clock::now();
   if (bytes == 0u) return true;
   if (!bytes.has_value() && !reading_) read_.resize(kBodyRead);

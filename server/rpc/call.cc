@@ -47,14 +47,18 @@ void EndRequest(absl::string_view method, const grpc::CallbackServerContext& con
 
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
                      const absl::Status& status, RpcAdmission* admission) {
-  if (admission != nullptr) {
-    EndRequest(method, context, status, admission);
-    context.AddTrailingMetadata(kRequestIdKey, std::string(admission->request_id()));
-  } else if (!status.ok()) {
-    const std::string id = RequestIdOf(context), peer = context.peer();
-    context.AddTrailingMetadata(kRequestIdKey, id);
-    LogFailedCall({.request = id, .method = method, .peer = peer}, PublicStatus(status));
-  }
+  EndRequest(method, context, status, admission);
+  context.AddTrailingMetadata(kRequestIdKey, std::string(admission->request_id()));
+  return ToGrpc(status);
+}
+
+grpc::Status EndUnadmitted(absl::string_view method, grpc::CallbackServerContext& context,
+                           const absl::Status& status, const Caller& caller) {
+  if (status.ok()) return grpc::Status::OK;
+  const std::string id = RequestIdOf(context), peer = context.peer();
+  context.AddTrailingMetadata(kRequestIdKey, id);
+  LogFailedCall({.request = id, .method = method, .peer = peer, .client = caller.name()},
+                PublicStatus(status));
   return ToGrpc(status);
 }
 

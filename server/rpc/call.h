@@ -40,10 +40,13 @@ void EndRequest(absl::string_view method, const grpc::CallbackServerContext& con
 
 // Adds the request id to the trailing metadata, ends the trace, and logs the call if it failed.
 // Call it before Finish. Ends the admission, so that the client's next call is not one too many.
-// `admission` is null for a call that is refused ahead of it, or has none, as health checks: then
-// one that is OK is left as it is.
 grpc::Status EndCall(absl::string_view method, grpc::CallbackServerContext& context,
-                     const absl::Status& status, RpcAdmission* admission = nullptr);
+                     const absl::Status& status, RpcAdmission* admission);
+
+// The same of a call that is refused ahead of its admission, or has none, as health checks. One
+// that is OK is left as it is.
+grpc::Status EndUnadmitted(absl::string_view method, grpc::CallbackServerContext& context,
+                           const absl::Status& status, const Caller& caller);
 
 // Logs how a call went, at the level debug.
 void LogCall(absl::string_view method, const RpcAdmission& admission, absl::string_view model,

@@ -28,11 +28,11 @@ absl::Status CheckName(const Caller& caller, const std::string& name) {
 }
 
 absl::Status CheckOne(ServerCore& core, const grpc::CallbackServerContext& context,
-                      const grpc::ByteBuffer& bytes, grpc::ByteBuffer* reply) {
-  ASSIGN_OR_RETURN(const Caller caller, CallerOf(core, context, "Check"));
+                      const grpc::ByteBuffer& bytes, Caller* caller, grpc::ByteBuffer* reply) {
+  RETURN_IF_ERROR(FindCaller(core, context, "Check", caller));
   HealthCheckRequest request;
   RETURN_IF_ERROR(ParseSmallRequest(core, bytes, &request));
-  RETURN_IF_ERROR(CheckName(caller, request.service()));
+  RETURN_IF_ERROR(CheckName(*caller, request.service()));
   HealthCheckResponse answer;
   answer.set_status(StateOf(core, request.service()));
   if (answer.status() == HealthCheckResponse::SERVICE_UNKNOWN) {
@@ -123,9 +123,10 @@ grpc::ServerUnaryReactor* HealthService::Check(Context* context, const Bytes* re
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const int port = PortOfCall(context->peer());
   core_.connection_calls().Begin(port);
-  const absl::Status status = CheckOne(core_, *context, *request, reply);
+  Caller caller;
+  const absl::Status status = CheckOne(core_, *context, *request, &caller, reply);
   core_.connection_calls().End(port);
-  reactor->Finish(EndCall("Check", *context, status));
+  reactor->Finish(EndUnadmitted("Check", *context, status, caller));
   return reactor;
 }
 

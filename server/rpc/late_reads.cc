@@ -14,6 +14,8 @@ using Bytes = grpc::ByteBuffer;
 using Handler = grpc::internal::MethodHandler;
 using Parameter = Handler::HandlerParameter;
 
+thread_local std::optional<Caller> judged_caller;
+
 class Refusal final : public grpc::ServerBidiReactor<Bytes, Bytes> {
  public:
   explicit Refusal(const grpc::Status& status) { Finish(status); }
@@ -29,11 +31,12 @@ void Refuse(const Parameter& call, const grpc::Status& status) {
 // Reads the message of a call, and hands it to the method's handler. Deletes itself then.
 class Read final : private grpc_completion_queue_functor {
  public:
-  Read(const Parameter& call, std::shared_ptr<Handler> handler)
+  Read(const Parameter& call, std::shared_ptr<Handler> handler, Caller caller)
       // Inlineable: on the thread that read the message, as gRPC's own start of a unary call.
       : grpc_completion_queue_functor{&Run, /*inlineable=*/1, 0, nullptr},
         call_(call),
-        handler_(std::move(handler)) {}
+        handler_(std::move(handler)),
+        caller_(std::move(caller)) {}
 
   void Begin() {
     grpc_op op{};
@@ -61,12 +64,16 @@ class Read final : private grpc_completion_queue_functor {
     void* data = nullptr;
     void* const request =
         handler_->Deserialize(call_.call->call(), std::exchange(message_, nullptr), &status, &data);
+    // The method begins within this.
+    judged_caller = std::move(caller_);
     handler_->RunHandler(
         Parameter(call_.call, call_.server_context, request, status, data, call_.call_requester));
+    judged_caller.reset();
   }
 
   const Parameter call_;
   const std::shared_ptr<Handler> handler_;
+  Caller caller_;
   grpc_byte_buffer* message_ = nullptr;
 };
 
@@ -76,10 +83,11 @@ class LateRead final : public Handler {
       : handler_(std::move(handler)), judge_(std::move(judge)) {}
 
   void RunHandler(const Parameter& call) override {
+    Caller caller;
     const grpc::Status status =
-        judge_(*static_cast<grpc::CallbackServerContext*>(call.server_context));
+        judge_(*static_cast<grpc::CallbackServerContext*>(call.server_context), &caller);
     if (!status.ok()) return Refuse(call, status);
-    (new Read(call, handler_))->Begin();
+    (new Read(call, handler_, std::move(caller)))->Begin();
   }
 
  private:
@@ -94,6 +102,8 @@ std::shared_ptr<Handler> CopyIf(const Handler* handler) {
 }
 
 }  // namespace
+
+std::optional<Caller> TakeJudgedCaller() { return std::exchange(judged_caller, std::nullopt); }
 
 Handler* MakeLateRead(const Handler* handler, JudgeHeader judge) {
   using grpc::internal::CallbackServerStreamingHandler;

@@ -4,9 +4,11 @@
 #include <grpcpp/impl/codegen/client_unary_call.h>
 #include <grpcpp/impl/codegen/sync_stream.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -14,7 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/access/access.h"
 #include "server/access/identities.h"
+#include "server/rpc/raw_methods.h"
+#include "server/rpc/status.h"
 #include "server/testing/testing.h"
 
 namespace athanor {
@@ -26,6 +31,14 @@ using Code = grpc::StatusCode;
 
 constexpr char kModelInfer[] = "/inference.GRPCInferenceService/ModelInfer";
 constexpr char kGenerate[] = "/athanor.v1.GenerateService/Generate";
+
+// Begins a call and sends nothing yet.
+std::unique_ptr<grpc::ClientReaderWriter<Bytes, Bytes>> OpenCall(
+    const std::shared_ptr<grpc::Channel>& channel, grpc::ClientContext* context) {
+  const grpc::internal::RpcMethod rpc(kModelInfer, grpc::internal::RpcMethod::BIDI_STREAMING);
+  return std::unique_ptr<grpc::ClientReaderWriter<Bytes, Bytes>>(
+      grpc::internal::ClientReaderWriterFactory<Bytes, Bytes>::Create(channel.get(), rpc, context));
+}
 
 class LateReadsTest : public testing::Test {
  protected:
@@ -51,13 +64,6 @@ class LateReadsTest : public testing::Test {
     grpc::internal::RpcMethod rpc(method, grpc::internal::RpcMethod::NORMAL_RPC);
     return grpc::internal::BlockingUnaryCall<Bytes, Bytes>(test_.channel.get(), rpc, &context,
                                                            request, &reply);
-  }
-  // Begins a call and sends nothing yet.
-  std::unique_ptr<grpc::ClientReaderWriter<Bytes, Bytes>> Open(grpc::ClientContext* context) {
-    const grpc::internal::RpcMethod rpc(kModelInfer, grpc::internal::RpcMethod::BIDI_STREAMING);
-    return std::unique_ptr<grpc::ClientReaderWriter<Bytes, Bytes>>(
-        grpc::internal::ClientReaderWriterFactory<Bytes, Bytes>::Create(test_.channel.get(), rpc,
-                                                                        context));
   }
 
   TestServer test_;
@@ -101,12 +107,12 @@ TEST_F(LateReadsTest, CallsWithoutAMessage) {
   {
     grpc::ClientContext context;
     Show("wrong", &context);
-    EXPECT_EQ(Open(&context)->Finish().error_code(), Code::UNAUTHENTICATED);
+    EXPECT_EQ(OpenCall(test_.channel, &context)->Finish().error_code(), Code::UNAUTHENTICATED);
   }
   {
     grpc::ClientContext context;
     Show("infer-token", &context);
-    const auto call = Open(&context);
+    const auto call = OpenCall(test_.channel, &context);
     call->WritesDone();
     const grpc::Status status = call->Finish();
     EXPECT_EQ(status.error_code(), Code::INVALID_ARGUMENT);
@@ -114,20 +120,85 @@ TEST_F(LateReadsTest, CallsWithoutAMessage) {
   }
 }
 
-// Leaves calls that wait for their message; the server ends as soon as ever.
-TEST_F(LateReadsTest, WhoLeavesBeforeItsMessageIsForgotten) {
-  for (int i = 0; i < 20; ++i) {
-    grpc::ClientContext context;
-    Show("infer-token", &context);
-    const auto call = Open(&context);
-    context.TryCancel();
-    EXPECT_EQ(call->Finish().error_code(), Code::CANCELLED);
+// A method that tells who calls, as the judge of its header has found it.
+class WhoService final
+    : public RawMethods<inference::GRPCInferenceService::Service,
+                        inference::GRPCInferenceService::WithRawCallbackMethod_ModelInfer> {
+ public:
+  grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* context, const Bytes*,
+                                       Bytes*) override {
+    ++begun;
+    const std::optional<Caller> caller = TakeJudgedCaller();
+    const bool again = TakeJudgedCaller().has_value();
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status(Code::ABORTED, again                ? "found again"
+                                                : caller.has_value() ? caller->name()
+                                                                     : "not found"));
+    return reactor;
   }
-  grpc::ClientContext waits;
-  Show("infer-token", &waits);
-  const auto call = Open(&waits);
-  test_.server->Drain();
-  EXPECT_FALSE(call->Finish().ok());
+  std::atomic<int> begun = 0;
+};
+
+class JudgedCallsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string file = FreshDirectory() + "/auth.conf";
+    std::ofstream(file) << "[infer]\nroles = infer\nmodels = *\ntoken = "
+                        << TokenDigestText("infer-token") << "\n";
+    access_ = Access::Open(Access::Source::kIdentities, file).value();
+    service_.JudgeHeaders(
+        inference::GRPCInferenceService::service_full_name(),
+        [this](const std::string&) -> JudgeHeader {
+          return [this](grpc::CallbackServerContext&, Caller* caller) {
+            ++judged_;
+            return ToGrpc(access_->Find({Role::kInfer}, "it", "infer-token", nullptr, caller));
+          };
+        });
+    int port = 0;
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    channel_ =
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials());
+  }
+
+  std::unique_ptr<Access> access_;
+  std::atomic<int> judged_ = 0;
+  WhoService service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_F(JudgedCallsTest, FindTheirCallerOnce) {
+  for (int i = 1; i <= 3; ++i) {
+    grpc::ClientContext context;
+    inference::ModelInferResponse reply;
+    const grpc::Status told = inference::GRPCInferenceService::NewStub(channel_)->ModelInfer(
+        &context, FloatRequest("m", {1}), &reply);
+    EXPECT_EQ(told.error_code(), Code::ABORTED);
+    EXPECT_EQ(told.error_message(), "infer");
+    EXPECT_EQ(judged_, i);
+  }
+}
+
+// Ends the server without cancelling anything, which waits for every call that it still has.
+TEST_F(JudgedCallsTest, WhoLeavesBeforeItsMessageIsForgotten) {
+  constexpr int kCalls = 20;
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<Bytes, Bytes>>> calls;
+  for (int i = 0; i < kCalls; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    calls.push_back(OpenCall(channel_, contexts.back().get()));
+  }
+  while (judged_ < kCalls) std::this_thread::yield();
+  for (const auto& context : contexts) context->TryCancel();
+  for (const auto& call : calls) EXPECT_EQ(call->Finish().error_code(), Code::CANCELLED);
+  server_->Shutdown();
+  server_->Wait();
+  EXPECT_EQ(judged_, kCalls);
+  EXPECT_EQ(service_.begun, 0);
 }
 
 }  // namespace

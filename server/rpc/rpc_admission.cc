@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "server/base/call_log.h"
 #include "server/net/peers.h"
+#include "server/rpc/late_reads.h"
 #include "server/tracing/tracer.h"
 
 namespace athanor {
@@ -65,32 +67,31 @@ std::string RequestIdOf(const grpc::CallbackServerContext& context) {
   return RequestIdFor(MetadataOf(context, kRequestIdKey));
 }
 
-absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
-                                absl::string_view method) {
+absl::Status FindCaller(ServerCore& core, const grpc::CallbackServerContext& context,
+                        absl::string_view method, Caller* caller) {
   const Credentials shown(core, context);
-  return core.access().Admit(RpcNamed(method).roles, method, shown.token, shown.certificate.get());
-}
-
-absl::Status MayCall(ServerCore& core, const grpc::CallbackServerContext& context,
-                     absl::string_view method) {
-  const Credentials shown(core, context);
-  return core.access().MayCall(RpcNamed(method).roles, method, shown.token,
-                               shown.certificate.get());
+  return core.access().Find(RpcNamed(method).roles, method, shown.token, shown.certificate.get(),
+                            caller);
 }
 
 RpcAdmission::RpcAdmission(ServerCore& core, const grpc::CallbackServerContext& context,
                            absl::string_view method, CallKind kind)
     : row_(RpcNamed(method)),
       request_id_(RequestIdOf(context)),
-      trace_(BeginTrace(core, context, row_, request_id_)),
-      access_([&] {
-        absl::StatusOr<Caller> caller = CallerOf(core, context, method);
-        if (caller.ok()) caller_ = *std::move(caller);
-        return caller.status();
-      }()),
+      access_(Admit(core, context)),
+      trace_(access_.ok() ? BeginTrace(core, context, row_, request_id_) : nullptr),
       slot_(std::in_place, core, context.peer(), kind),
       client_(caller_.name().empty() ? context.peer() : caller_.name()) {
   if (trace_ != nullptr && !caller_.name().empty()) trace_->Set("enduser.id", caller_.name());
+}
+
+absl::Status RpcAdmission::Admit(ServerCore& core, const grpc::CallbackServerContext& context) {
+  if (std::optional<Caller> judged = TakeJudgedCaller(); judged.has_value()) {
+    caller_ = *std::move(judged);
+  } else {
+    RETURN_IF_ERROR(FindCaller(core, context, row_.method, &caller_));
+  }
+  return row_.roles.empty() ? absl::OkStatus() : caller_.Begin();
 }
 
 absl::string_view RpcAdmission::trace_id() const {

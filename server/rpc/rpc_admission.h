@@ -28,14 +28,10 @@ class Trace;
 // Returns the caller's x-request-id if it is fit, else a new one: call it once.
 std::string RequestIdOf(const grpc::CallbackServerContext& context);
 
-// Finds the caller of `method`, a name of server/access/rpcs.h.
-absl::StatusOr<Caller> CallerOf(ServerCore& core, const grpc::CallbackServerContext& context,
-                                absl::string_view method);
-
-// Finds out whether its caller may make the call at all, but for quotas; counts nothing. For calls
-// whose message is not read yet (late_reads.h).
-absl::Status MayCall(ServerCore& core, const grpc::CallbackServerContext& context,
-                     absl::string_view method);
+// Finds the caller of `method`, a name of server/access/rpcs.h, and whether it may make the call,
+// but for quotas: counts nothing. For calls that are not admitted, or not yet (late_reads.h).
+absl::Status FindCaller(ServerCore& core, const grpc::CallbackServerContext& context,
+                        absl::string_view method, Caller* caller);
 
 class RpcAdmission {
  public:
@@ -57,7 +53,7 @@ class RpcAdmission {
   const std::string& client() const { return client_; }
   // In the reply's trailing metadata, in each line of the log and in the span.
   const std::string& request_id() const { return request_id_; }
-  // Null: the call is not recorded.
+  // Null: the call is not recorded, as are those of callers that may not make them.
   const std::shared_ptr<Trace>& trace() const { return trace_; }
   // Returns the trace's number for the log; "" if it is not recorded.
   absl::string_view trace_id() const;
@@ -68,11 +64,13 @@ class RpcAdmission {
   absl::Status CheckModel(const google::protobuf::Message& request) const;
 
  private:
+  absl::Status Admit(ServerCore& core, const grpc::CallbackServerContext& context);
+
   const RpcRow& row_;
   const std::string request_id_;
+  Caller caller_;  // also of a call that is refused, if it is known
+  const absl::Status access_;
   const std::shared_ptr<Trace> trace_;
-  Caller caller_;
-  absl::Status access_;
   std::optional<CallSlot> slot_;
   const std::string client_;
 };

@@ -151,6 +151,20 @@ def test_quotas_refuse_for_a_while(auth_server: Server) -> None:
             time.sleep(0.2)
 
 
+def test_the_log_names_whom_it_refuses(auth_server: Server) -> None:
+    """Lines of refusals are limited for each caller, so each has to have its own."""
+    with athanor.Client(auth_server.address, token=WATCH) as watch:
+        with pytest.raises(athanor.PermissionDenied) as unary:
+            watch.delete("team/double")
+        with pytest.raises(athanor.PermissionDenied) as streamed:
+            watch.upload(_graph(), name="team/double")
+    assert _status(auth_server.http_address, "/v2/models/team/double/ready", WATCH) == 403
+    log = auth_server.log.read_text().splitlines()
+    for what in (f"request={unary.value.request_id} ", f"request={streamed.value.request_id} ",
+                 'method="GET /v2/models/team/double/ready"'):
+        assert [line for line in log if what in line and " client=watch " in line], what
+
+
 def test_a_new_file_counts_and_a_broken_one_does_not(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "auth.conf"
     file.write_text(IDENTITIES)

@@ -380,13 +380,19 @@ def test_http(traced: Server, collector: Collector) -> None:
     assert b"s3cret" not in own.SerializeToString()
     status, headers = get(f"{url}/nowhere")
     assert status == 404
-    own, _ = collector.request(headers["x-request-id"])
-    assert own.name == "GET" and values_of(own)["http.response.status_code"] == 404
+    nowhere = headers["x-request-id"]
     status, headers = get(f"{url}/metrics", traceparent=NOT_SAMPLED)
     assert status == 200
     status, headers = get(f"{url}/metrics")
     own, _ = collector.request(headers["x-request-id"])
     assert own.name == "GET /metrics"
+    assert nowhere not in ids_of(collector)  # it was not admitted to any route
+    assert log_lines(traced, f"request={nowhere} ")
+
+
+def ids_of(collector: Collector) -> list[str]:
+    """Returns the ids of the requests whose spans have come."""
+    return [values_of(span).get("athanor.request_id", "") for span in collector.spans()]
 
 
 def generated(spans: list[Span], parent: Span) -> list[Span]:
@@ -479,6 +485,14 @@ def test_names_of_identities_and_no_secrets(collector: Collector, tmp_path: path
         with athanor.Client(server.address, token=token) as client:
             client.upload(graph(), name="double").wait("baseline", timeout=120)
             client.model("double").infer(np.ones((1, 4), np.float32))
+        with grpc.insecure_channel(server.address) as channel:
+            call = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")(
+                iter(()), metadata=(("traceparent", SAMPLED), ("x-request-id", "stranger-1"),
+                                    ("authorization", "Bearer wrong-token")))
+            assert call.code() == grpc.StatusCode.UNAUTHENTICATED
+        status, headers = get(f"http://{server.http_address}/metrics", traceparent=SAMPLED,
+                              Authorization="Bearer wrong-token", **{"X-Request-Id": "stranger-2"})
+        assert status == 401 and headers["x-request-id"] == "stranger-2"
         get(f"http://{server.http_address}/metrics", Authorization=f"Bearer {token}",
             **{"X-Request-Id": "who-1"})
     finally:
@@ -487,6 +501,9 @@ def test_names_of_identities_and_no_secrets(collector: Collector, tmp_path: path
     assert values_of(own)["enduser.id"] == "team"
     collector.find(lambda span: span.name == INFER and values_of(span).get("enduser.id") == "team")
     assert not [span for span in collector.spans() if token.encode() in span.SerializeToString()]
+    # The server has ended, so all spans have come.
+    assert not {"stranger-1", "stranger-2"} & set(ids_of(collector))
+    assert log_lines(server, "request=stranger-1 ") and log_lines(server, "request=stranger-2 ")
 
 
 def ask(server: Server, times: int = 1) -> None:
