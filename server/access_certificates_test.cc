@@ -180,6 +180,32 @@ TEST_F(AccessCertificatesTest, AreRevokedOnOpenConnections) {
   EXPECT_EQ(AskHttp(way), 200);
 }
 
+// Open connections are judged by the authorities of now, too.
+TEST_F(AccessCertificatesTest, AreNobodysOnceTheirAuthorityIsGone) {
+  const TestPems next = AuthorityNamed("next");
+  const TestPems between = Signed({.name = "between", .authority = true}, &authority_);
+  TestPems below = Signed({.alternatives = "DNS:edge.test"}, &between);
+  below.cert += between.cert;
+  Way way = WayOf(&edge_), longer = WayOf(&below);  // the HTTP client here shows no more than one
+  const auto read = [&](const std::string& authorities) {
+    std::ofstream(options_.tls_client_ca) << authorities;
+    ASSERT_TRUE(server_->ReloadCertificate().ok());
+  };
+  for (const std::string& with : {authority_.cert, next.cert + authority_.cert}) {
+    read(with);
+    for (Way* each : {&way, &longer}) EXPECT_NE(Ask(*each).error_code(), Code::UNAUTHENTICATED);
+    EXPECT_EQ(AskHttp(way), 200);
+    read(next.cert);
+    for (Way* each : {&way, &longer}) {
+      const grpc::Status gone = Ask(*each);
+      EXPECT_EQ(gone.error_code(), Code::UNAUTHENTICATED);
+      EXPECT_THAT(gone.error_message(), HasSubstr("--tls_client_ca"));
+      EXPECT_NE(Ask(*each, "ops-token").error_code(), Code::UNAUTHENTICATED) << "tokens go on";
+    }
+    EXPECT_EQ(AskHttp(way), 401);
+  }
+}
+
 // New connections are checked by the authorities of the file as it is now.
 TEST_F(AccessCertificatesTest, AuthoritiesAreReadAgain) {
   const TestPems next = AuthorityNamed("next");

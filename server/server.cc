@@ -230,6 +230,11 @@ absl::Status Server::ReadCertificate() {
   ASSIGN_OR_RETURN(network_->tls,
                    TlsCertificate::Load(options.tls_cert, options.tls_key, options.tls_client_ca));
   network_->credentials = TlsCredentials(network_->tls);
+  if (!options.tls_client_ca.empty()) {
+    core_->access().TrustBy([tls = network_->tls](const PeerCertificate& certificate) {
+      return tls->Trusts(certificate);
+    });
+  }
   return network_->credentials == nullptr
              ? absl::InternalError("gRPC did not make credentials of the certificate and the key")
              : absl::OkStatus();

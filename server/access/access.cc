@@ -99,6 +99,18 @@ Identities::Ptr Access::identities() const {
   return identities_;
 }
 
+absl::StatusOr<std::shared_ptr<const Identity>> Access::IdentityOf(
+    absl::string_view token, const PeerCertificate* certificate) const {
+  const Identities::Ptr known = identities();
+  if (!token.empty()) return known->OfToken(token, absl::Now());
+  if (trusts_ == nullptr || trusts_(*certificate)) {
+    return known->OfCertificate(*certificate, absl::Now());
+  }
+  return absl::UnauthenticatedError(
+      "the client certificate is signed by none of the authorities that this server trusts now "
+      "(--tls_client_ca); show another one, with a new connection");
+}
+
 absl::Status Access::Find(Roles wanted, absl::string_view what, absl::string_view token,
                           const PeerCertificate* certificate, Caller* caller) const {
   if (open()) {
@@ -110,13 +122,10 @@ absl::Status Access::Find(Roles wanted, absl::string_view what, absl::string_vie
     return absl::UnauthenticatedError(
         absl::StrCat(kWantsToken, certificates_ == nullptr ? "" : kOrCertificate));
   }
-  const Identities::Ptr known = identities();
-  absl::StatusOr<std::shared_ptr<const Identity>> found =
-      token.empty() ? known->OfCertificate(*certificate, absl::Now())
-                    : known->OfToken(token, absl::Now());
+  const absl::StatusOr<std::shared_ptr<const Identity>> found = IdentityOf(token, certificate);
   if (!found.ok()) return wanted.empty() ? absl::OkStatus() : found.status();
   const Identity& identity = **found;
-  caller->identity_ = *std::move(found);
+  caller->identity_ = *found;
   if (wanted.empty() || wanted.Admit(identity.roles)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrCat(identity.name, " has the roles ", identity.roles.Text(), "; ", what,

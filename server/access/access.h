@@ -10,9 +10,11 @@
 #define ATHANOR_SERVER_ACCESS_ACCESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -90,6 +92,9 @@ class Access {
                      const PeerCertificate* certificate, Caller* caller) const;
   // Knows the certificates of gRPC's clients; null if this server asks clients for none.
   PeerCertificates* certificates() const { return certificates_.get(); }
+  // Has each call ask whether the authority of its certificate is still one (TlsCertificate).
+  // Called ahead of the first call.
+  void TrustBy(std::function<bool(const PeerCertificate&)> trusts) { trusts_ = std::move(trusts); }
 
   // Reads the file again. If it is wrong, keeps what was read before. Calls that run go on.
   absl::Status Reload();
@@ -105,6 +110,8 @@ class Access {
         file_(std::move(file)),
         certificates_(certificates ? std::make_unique<PeerCertificates>() : nullptr) {}
   absl::StatusOr<Identities::Ptr> Read() const;
+  absl::StatusOr<std::shared_ptr<const Identity>> IdentityOf(
+      absl::string_view token, const PeerCertificate* certificate) const;
   Stamp StampNow() const;
   absl::string_view flag() const;
   Identities::Ptr identities() const;
@@ -112,6 +119,7 @@ class Access {
   const Source source_ = Source::kIdentities;
   const std::string file_;
   const std::unique_ptr<PeerCertificates> certificates_;
+  std::function<bool(const PeerCertificate&)> trusts_;  // null: all
   mutable Mutex mu_;
   Identities::Ptr identities_ ABSL_GUARDED_BY(mu_);
   Stamp read_ ABSL_GUARDED_BY(mu_){};  // of the file that was read last, right or wrong

@@ -76,8 +76,9 @@ class TlsStream final : public ClientStream {
     stream_.async_handshake(asio::ssl::stream_base::server, std::move(done));
   }
   std::shared_ptr<const PeerCertificate> Certificate() override {
-    X509* shown = SSL_get0_peer_certificate(stream_.native_handle());
-    return shown == nullptr ? nullptr : CertificateOfX509(shown);
+    SSL* const ssl = stream_.native_handle();
+    X509* shown = SSL_get0_peer_certificate(ssl);
+    return shown == nullptr ? nullptr : CertificateOfX509(shown, SSL_get_peer_cert_chain(ssl));
   }
   void Read(const asio::mutable_buffer& buffer, Done done) override {
     stream_.async_read_some(buffer, [done = std::move(done)](Error error, size_t bytes) {

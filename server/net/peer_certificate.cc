@@ -65,7 +65,18 @@ void AddAlternativeNames(const X509* certificate, std::vector<std::string>* name
 
 }  // namespace
 
-std::shared_ptr<const PeerCertificate> CertificateOfX509(X509* certificate) {
+ShownChain::ShownChain(X509* certificate, STACK_OF(X509) * others)
+    : certificate(certificate), others(others == nullptr ? nullptr : X509_chain_up_ref(others)) {
+  X509_up_ref(certificate);
+}
+
+ShownChain::~ShownChain() {
+  sk_X509_pop_free(others, X509_free);
+  X509_free(certificate);
+}
+
+std::shared_ptr<const PeerCertificate> CertificateOfX509(X509* certificate,
+                                                         STACK_OF(X509) * others) {
   auto shown = std::make_shared<PeerCertificate>();
   shown->names.push_back(absl::StrCat(kDigest, Digest(certificate)));
   const std::string subject = Subject(certificate);
@@ -73,6 +84,7 @@ std::shared_ptr<const PeerCertificate> CertificateOfX509(X509* certificate) {
   AddAlternativeNames(certificate, &shown->names);
   shown->from = TimeOf(X509_get0_notBefore(certificate));
   shown->until = TimeOf(X509_get0_notAfter(certificate));
+  shown->chain = std::make_shared<const ShownChain>(certificate, others);
   ERR_clear_error();
   return shown;
 }
@@ -105,13 +117,16 @@ std::shared_ptr<const PeerCertificate> PeerCertificates::OfPem(absl::string_view
   if (const auto found = known_.find(pem); found != known_.end()) return found->second;
   BIO* bio = BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()));
   X509* certificate = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr);
-  BIO_free(bio);
-  if (certificate == nullptr) {
-    ERR_clear_error();
-    return nullptr;
+  STACK_OF(X509)* others = sk_X509_new_null();
+  while (X509* other = PEM_read_bio_X509(bio, nullptr, nullptr, nullptr)) {
+    sk_X509_push(others, other);
   }
-  auto shown = CertificateOfX509(certificate);
+  BIO_free(bio);
+  ERR_clear_error();
+  const auto shown = certificate == nullptr ? nullptr : CertificateOfX509(certificate, others);
+  sk_X509_pop_free(others, X509_free);
   X509_free(certificate);
+  if (shown == nullptr) return nullptr;
   if (known_.size() == kMostKnown) known_.clear();
   known_.emplace(pem, shown);
   return shown;

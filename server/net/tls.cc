@@ -4,6 +4,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 
+#include <atomic>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -191,7 +192,9 @@ absl::Status AskClients(const std::vector<OwnedCert>& authorities, const std::st
 
 absl::StatusOr<std::shared_ptr<const TlsCertificate::Loaded>> TlsCertificate::Read(
     const Files& files) {
+  static std::atomic<int64_t> readings{0};
   auto loaded = std::make_shared<TlsCertificate::Loaded>();
+  loaded->reading = ++readings;
   ASSIGN_OR_RETURN(loaded->chain, ReadFile(kCert, files.cert));
   ASSIGN_OR_RETURN(loaded->key, ReadFile(kKey, files.key));
   ERR_clear_error();
@@ -223,6 +226,26 @@ absl::Status TlsCertificate::Reload() {
   MutexLock lock(mu_);
   loaded_ = std::move(loaded);
   return absl::OkStatus();
+}
+
+bool TlsCertificate::Trusts(const PeerCertificate& certificate) const {
+  const std::shared_ptr<const Loaded> now = Now();
+  if (certificate.chain == nullptr) return false;
+  const ShownChain& shown = *certificate.chain;
+  if (shown.trusted_in == now->reading) return true;
+  X509_STORE_CTX* check = X509_STORE_CTX_new();
+  bool trusted = X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(now->context.get()),
+                                     shown.certificate, shown.others) == 1;
+  if (trusted) {
+    X509_STORE_CTX_set_default(check, "ssl_client");
+    // An authority need not be a root, as gRPC has it.
+    X509_STORE_CTX_set_flags(check, X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_NO_CHECK_TIME);
+    trusted = X509_verify_cert(check) == 1;
+  }
+  X509_STORE_CTX_free(check);
+  ERR_clear_error();
+  if (trusted) shown.trusted_in = now->reading;
+  return trusted;
 }
 
 std::shared_ptr<const TlsCertificate::Loaded> TlsCertificate::Now() const {

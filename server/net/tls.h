@@ -15,12 +15,14 @@
 
 #include <openssl/ssl.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "deploy/bazel/libs/mutex.h"
+#include "server/net/peer_certificate.h"
 
 namespace athanor {
 
@@ -31,6 +33,7 @@ class TlsCertificate {
     std::string chain, key, client_ca;  // PEM; client_ca "": clients are asked for none
     std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context{nullptr, &SSL_CTX_free};
     std::string valid_until;  // "2027-01-31T12:00:00Z": the first of the chain to expire
+    int64_t reading = 0;      // its number, from 1 on
   };
 
   // Loads a certificate chain and its key from PEM files. Returns INVALID_ARGUMENT, naming the flag
@@ -44,6 +47,10 @@ class TlsCertificate {
   // Reads the files again. If they are wrong, keeps what was read before.
   absl::Status Reload();
   std::shared_ptr<const Loaded> Now() const;
+
+  // Reports whether an authority of --tls_client_ca, as it was read last, has signed a client's
+  // certificate, whenever its connection began. Leaves times to others. Checks it once a reading.
+  bool Trusts(const PeerCertificate& certificate) const;
 
  private:
   struct Files {

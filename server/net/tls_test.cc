@@ -43,6 +43,40 @@ TEST_F(TlsTest, WhatIsRightIsTaken) {
   EXPECT_LT(sooner->Now()->valid_until, tls->Now()->valid_until);
 }
 
+TEST_F(TlsTest, TrustsWhomTheAuthoritiesOfNowSign) {
+  SelfSigned().WriteTo(cert_, key_);
+  const std::string ca = testing::TempDir() + "/tls-ca.pem";
+  const TestPems root = Signed({.name = "root", .authority = true});
+  const TestPems between = Signed({.name = "between", .authority = true}, &root);
+  const TestPems other = Signed({.name = "root", .authority = true});  // of the same name
+  std::ofstream(ca) << root.cert;
+  const auto tls = TlsCertificate::Load(cert_, key_, ca).value();
+  PeerCertificates certificates;
+  const auto direct = certificates.OfPem(Signed({.name = "a"}, &root).cert);
+  const TestPems leaf = Signed({.name = "b"}, &between);
+  const auto below = certificates.OfPem(leaf.cert + between.cert);
+  const auto cut = certificates.OfPem(leaf.cert);
+  const auto old = certificates.OfPem(Signed({.from = -7200, .until = -3600}, &root).cert);
+  EXPECT_TRUE(tls->Trusts(*direct));
+  EXPECT_TRUE(tls->Trusts(*below));
+  EXPECT_FALSE(tls->Trusts(*cut)) << "what is between was not shown";
+  EXPECT_TRUE(tls->Trusts(*old)) << "times are looked at elsewhere";
+  EXPECT_FALSE(tls->Trusts({}));
+  const auto reload = [&](const std::string& authorities) {
+    std::ofstream(ca) << authorities;
+    EXPECT_TRUE(tls->Reload().ok());
+  };
+  reload(other.cert);
+  EXPECT_FALSE(tls->Trusts(*direct));
+  EXPECT_FALSE(tls->Trusts(*below));
+  reload(other.cert + root.cert);
+  EXPECT_TRUE(tls->Trusts(*direct));
+  EXPECT_TRUE(tls->Trusts(*below));
+  reload(between.cert);
+  EXPECT_FALSE(tls->Trusts(*direct));
+  EXPECT_TRUE(tls->Trusts(*below)) << "an authority need not be a root";
+}
+
 TEST_F(TlsTest, FilesThatHoldNoneAreNamed) {
   const TestPems pems = SelfSigned();
   EXPECT_EQ(ErrorOf({"no", pems.key}), "--tls_cert: '" + cert_ + "' holds no certificate (PEM)");

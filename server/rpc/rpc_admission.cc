@@ -53,8 +53,14 @@ struct Credentials {
     // Whoever shows something else than a token may be a client of the certificate's owner.
     if (!authorization.empty() || access.certificates() == nullptr) return;
     const auto auth = context.auth_context();
-    const auto pem = auth->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
-    if (!pem.empty()) certificate = access.certificates()->OfPem({pem[0].data(), pem[0].size()});
+    std::string shown;
+    for (const char* name :
+         {GRPC_X509_PEM_CERT_PROPERTY_NAME, GRPC_X509_PEM_CERT_CHAIN_PROPERTY_NAME}) {
+      for (const grpc::string_ref& pem : auth->FindPropertyValues(name)) {
+        shown.append(pem.data(), pem.size());
+      }
+    }
+    if (!shown.empty()) certificate = access.certificates()->OfPem(shown);
   }
 
   absl::string_view token;
