@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <system_error>
 
 #include "compiler/ir/value/message.h"
@@ -74,6 +75,7 @@ struct RepositoryFolder::Walk {
   const std::string& folder;
   FolderListing listing;
   Sha256 stamp;
+  std::set<std::string> folders;  // real paths of those that were listed
 };
 
 absl::StatusOr<RepositoryFolder> RepositoryFolder::Open(const std::string& path) {
@@ -130,6 +132,14 @@ absl::Status RepositoryFolder::AddFiles(const std::string& real, const std::stri
   if (depth > kMostDepth) {
     return Failed("list", path, Cat("more than ", kMostDepth, " folders inside each other"));
   }
+  // Links would make the walk far longer than what is there, or endless.
+  if (!walk->folders.insert(real).second) {
+    return Failed("list", path, "a link leads to a folder that is listed already");
+  }
+  if (static_cast<int64_t>(walk->folders.size()) - 1 > walk->most) {
+    return absl::ResourceExhaustedError(
+        Cat(Quoted(walk->folder), " has more than ", walk->most, " folders"));
+  }
   ASSIGN_OR_RETURN(const auto entries, Entries(real, path));
   for (const fs::directory_entry& entry : entries) {
     const std::string inside = Joined(prefix, entry.path().filename().string());
@@ -164,7 +174,7 @@ absl::Status RepositoryFolder::AddFiles(const std::string& real, const std::stri
 absl::StatusOr<FolderListing> RepositoryFolder::Files(const std::string& folder,
                                                       int64_t most) const {
   ASSIGN_OR_RETURN(const std::string real, RealPath(folder));
-  Walk walk{most, folder, {}, {}};
+  Walk walk{most, folder, {}, {}, {}};
   RETURN_IF_ERROR(AddFiles(real, "", 0, &walk));
   walk.listing.stamp = walk.stamp.Finish();
   return std::move(walk.listing);

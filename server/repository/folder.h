@@ -61,7 +61,8 @@ class RepositoryFolder {
   const std::string& path() const { return path_; }
   // Returns the names of the folders in a folder, in order; "" is the repository.
   absl::StatusOr<std::vector<std::string>> Folders(const std::string& folder) const;
-  // Lists at most `most` files. FAILED_PRECONDITION: something in it is neither file nor folder.
+  // Lists at most `most` files, in at most `most` folders inside it. FAILED_PRECONDITION: something
+  // in it is neither file nor folder, or links make a folder be there twice.
   absl::StatusOr<FolderListing> Files(const std::string& folder, int64_t most) const;
   absl::StatusOr<SourceFile> OpenFile(const std::string& path) const;
   // Returns the bytes of a small file. NOT_FOUND: there is none; RESOURCE_EXHAUSTED: more bytes.

@@ -97,7 +97,32 @@ TEST_F(FolderTest, LinksStayInTheRepository) {
   Link("nowhere", "models/lost");
   EXPECT_THAT(Open().Folders("").value(), ElementsAre("broken", "lost", "m", "out", "store", "up"));
   Link(".", "models/round/1/again");
-  EXPECT_THAT(FilesError("round/1"), HasSubstr("folders inside each other"));
+  EXPECT_THAT(FilesError("round/1"), HasSubstr("a link leads to a folder that is listed already"));
+}
+
+TEST_F(FolderTest, LinksMakeNoWalkLong) {
+  // Each folder holds two links to the next: 2^7 ways to the last.
+  for (int i = 0; i < 7; ++i) {
+    const std::string next = "../" + std::to_string(i + 1);
+    fs::create_directories(base_ / "models/chain" / std::to_string(i + 1));
+    Link(next, "models/chain/" + std::to_string(i) + "/a");
+    Link(next, "models/chain/" + std::to_string(i) + "/b");
+  }
+  Write("models/chain/7/w.bin", "123");
+  EXPECT_THAT(FilesError("chain/0"), HasSubstr("a link leads to a folder that is listed already"));
+  EXPECT_THAT(Paths("chain/7"), ElementsAre("w.bin 3"));
+  Link("../../chain/7", "models/m/1/data");  // a folder that is there once is followed
+  EXPECT_THAT(Paths("m/1"), ElementsAre("data/w.bin 3"));
+  for (int i = 0; i < 3; ++i) fs::create_directories(base_ / "models/n/1" / std::to_string(i));
+  EXPECT_TRUE(Open().Files("n/1", 3).ok());
+  EXPECT_EQ(Open().Files("n/1", 2).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(FolderTest, FoldersInsideEachOtherAreBounded) {
+  Write("models/m/1/a/b/c/d/e/f/g/h/w.bin", "123");
+  EXPECT_THAT(Paths("m/1"), ElementsAre("a/b/c/d/e/f/g/h/w.bin 3"));
+  Write("models/m/1/a/b/c/d/e/f/g/h/i/w.bin", "123");
+  EXPECT_THAT(FilesError("m/1"), HasSubstr("folders inside each other"));
 }
 
 TEST_F(FolderTest, OtherThanFilesIsRefused) {
