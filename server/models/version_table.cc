@@ -112,6 +112,8 @@ std::shared_ptr<ModelVersion> VersionTable::Add(const std::shared_ptr<ModelVersi
   Name& name = names_[version->name()];
   name.row.name = version->name();
   name.row.next_version = std::max(name.row.next_version, version->version() + 1);
+  // As in the database: one that was rolled back and is another now may take over again.
+  if (name.row.rolled_back == version->version()) --name.row.rolled_back;
   std::shared_ptr<ModelVersion> replaced =
       std::exchange(name.versions[version->version()], version);
   if (replaced == nullptr) ++count_;

@@ -46,7 +46,8 @@ class VersionTable {
   // Returns the number that the name's next version gets; 0: it has no versions, see
   // RegistryDb::NextVersion.
   int64_t NextNumber(const std::string& name) const;
-  // Returns the version that it replaces, which had its number; null: none had.
+  // Returns the version that it replaces, which had its number; null: none had. A rollback of that
+  // number is over.
   std::shared_ptr<ModelVersion> Add(const std::shared_ptr<ModelVersion>& version);
   // Returns whether the version is still there: neither deleted nor replaced.
   bool Holds(const ModelVersion& version) const;

@@ -141,6 +141,18 @@ TEST_F(VersionTableTest, AVersionTakesThePlaceOfOneOfItsNumber) {
   EXPECT_EQ(table_.Add(Make("m", 4)), nullptr);
 }
 
+TEST_F(VersionTableTest, ARollbackIsOverForWhatTakesItsPlace) {
+  AddReady("m", 1);
+  AddReady("m", 2);
+  AddReady("m", 3);
+  table_.SetServing(table_.RolledBack("m", "1").value());
+  EXPECT_EQ(table_.TakenOverBy(*Add("m", 2)), std::nullopt);  // 3 is rolled back, and 2 with it
+  const auto row = table_.TakenOverBy(*Add("m", 3));
+  ASSERT_TRUE(row.has_value());
+  EXPECT_EQ(row->serving, 3);
+  EXPECT_EQ(row->rolled_back, 2);
+}
+
 TEST_F(VersionTableTest, LoadsNamesThatHaveVersions) {
   const auto version = Make("m", 2);
   table_.Load({{.name = "gone", .next_version = 4}, {.name = "m", .next_version = 7, .serving = 2}},

@@ -179,11 +179,12 @@ absl::StatusOr<int64_t> RegistryDb::NextVersion(const std::string& name) {
 }
 
 absl::Status RegistryDb::AddVersion(Connection& to, const VersionRow& row) {
+  // A version that was rolled back and is another now may take over again.
   Statement name = to.Prepare(
-      "INSERT INTO names VALUES(?1, ?2, 0, 0) "
-      "ON CONFLICT(name) DO UPDATE SET "
-      "next_version=max(next_version, ?2), rolled_back=min(rolled_back, ?2 - 2)");
-  RETURN_IF_ERROR(to.Write(name.Text(row.name).Int(row.version + 1)));
+      "INSERT INTO names VALUES(?1, ?2 + 1, 0, 0) "
+      "ON CONFLICT(name) DO UPDATE SET next_version=max(next_version, ?2 + 1), "
+      "rolled_back=rolled_back - (rolled_back = ?2)");
+  RETURN_IF_ERROR(to.Write(name.Text(row.name).Int(row.version)));
   bool replaces = false;
   Statement had = to.Prepare("SELECT 1 FROM versions WHERE name=?1 AND version=?2");
   RETURN_IF_ERROR(to.Read(had.Text(row.name).Int(row.version), [&] { replaces = true; }));

@@ -387,6 +387,7 @@ TEST(RegistryDbTest, AVersionTakesThePlaceOfOneOfItsNumber) {
   row.version = 1;
   ASSERT_TRUE(db->AddVersion(row).ok());
   EXPECT_EQ(db->NextVersion("m").value(), 4);
+  EXPECT_EQ(db->ReadNames().value()[0].rolled_back, 2);  // no reason for version 2 to take over
 }
 
 TEST(RegistryDbTest, ANewerSchemaIsRefused) {
