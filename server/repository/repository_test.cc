@@ -325,10 +325,19 @@ TEST_F(RepositoryTest, UploadsAndTheRepositoryDoNotShareNames) {
   EXPECT_THAT(ReasonOf("uploaded"), HasSubstr("was uploaded"));
   EXPECT_EQ(Answer("uploaded"), 8);
   // Without the repository, its versions are as good as uploaded ones.
-  options_.model_repository.clear();
+  const std::string folder = std::exchange(options_.model_repository, "");
   Begin();
   EXPECT_TRUE(core_->registry().CheckUploaded("m").ok());
   EXPECT_EQ(Store("m", ScaleModel({4}))->version(), 2);
+  // And are once one is uploaded beside them, so that calls may delete them.
+  options_.model_repository = folder;
+  Begin("poll");
+  EXPECT_THAT(ReasonOf("m"), HasSubstr("was uploaded"));
+  EXPECT_EQ(Answer("m", "1"), 6);
+  ASSERT_TRUE(core_->registry().CheckUploaded("m").ok());
+  ASSERT_TRUE(core_->registry().Delete("m", "").ok());
+  Until([&] { return core_->registry().versions().Find("m", "1").ok(); });
+  EXPECT_EQ(Answer("m"), 6);
 }
 
 TEST_F(RepositoryTest, DimsAndTheBatchComeFromTheConfiguration) {

@@ -212,6 +212,11 @@ absl::Status RegistryDb::AddVersion(Connection& to, const VersionRow& row) {
     Statement insert = to.Prepare("INSERT INTO repository_versions VALUES(?1, ?2, ?3, ?4)");
     insert.Text(row.name).Int(row.version).Blob(row.source.content).Blob(row.source.stamp);
     RETURN_IF_ERROR(to.Write(insert));
+  } else {
+    // Names are the repository's or uploaded, not both, or a later start with --model_repository
+    // would neither load nor delete this one.
+    Statement uploaded = to.Prepare("DELETE FROM repository_versions WHERE name=?1");
+    RETURN_IF_ERROR(to.Write(uploaded.Text(row.name)));
   }
   RETURN_IF_ERROR(TensorRows::SetPlaces(to, row.tensors));
   RETURN_IF_ERROR(TensorRows::SetVerified(to, row.verified));

@@ -100,7 +100,8 @@ class RegistryDb {
   absl::StatusOr<std::vector<NameRow>> ReadNames();
   // Returns 1 for a name that was never used.
   absl::StatusOr<int64_t> NextVersion(const std::string& name);
-  // Also stores the name's next version number. A version of the same number is replaced.
+  // Also stores the name's next version number. A version of the same number is replaced. With an
+  // uploaded one, all of the name are as good as uploaded.
   absl::Status AddVersion(const VersionRow& row);
   absl::Status DeleteVersions(const std::string& name, const std::vector<int64_t>& versions);
   absl::Status SetServing(const NameRow& row);

@@ -344,15 +344,23 @@ TEST(RegistryDbTest, KeepsWhatAVersionOfARepositoryWasMadeOf) {
   row.source = {std::string(32, 'c'), std::string(32, 's')};
   const auto db = RegistryDb::Open(path).value();
   ASSERT_TRUE(db->AddVersion(row).ok());
-  ASSERT_TRUE(db->AddVersion({.name = "m", .version = 4, .format = "onnx"}).ok());
+  ASSERT_TRUE(db->AddVersion({.name = "n", .version = 4, .format = "onnx"}).ok());
   ASSERT_TRUE(db->SetStamp("m", 3, std::string(32, 't')).ok());
-  ASSERT_TRUE(db->SetStamp("m", 4, std::string(32, 't')).ok());
+  ASSERT_TRUE(db->SetStamp("n", 4, std::string(32, 't')).ok());
   std::vector<VersionRow> rows = db->ReadVersions().value();
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].source.content, std::string(32, 'c'));
   EXPECT_EQ(rows[0].source.stamp, std::string(32, 't'));
   EXPECT_EQ(rows[1].source.content, "");
   EXPECT_EQ(rows[1].source.stamp, "");
+  // A version that is uploaded beside it makes both uploaded ones.
+  ASSERT_TRUE(db->AddVersion({.name = "m", .version = 5, .format = "onnx"}).ok());
+  rows = db->ReadVersions().value();
+  EXPECT_EQ(rows[0].source.content, "");
+  EXPECT_EQ(rows[1].source.content, "");
+  ASSERT_TRUE(db->DeleteVersions("m", {3, 5}).ok());
+  ASSERT_TRUE(db->AddVersion(row).ok());
+  EXPECT_EQ(db->ReadVersions().value()[0].source.content, std::string(32, 'c'));
   ASSERT_TRUE(db->DeleteVersions("m", {3}).ok());
   ASSERT_TRUE(db->AddVersion({.name = "m", .version = 3, .format = "onnx"}).ok());
   EXPECT_EQ(db->ReadVersions().value()[0].source.content, "");
