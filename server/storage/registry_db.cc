@@ -249,6 +249,11 @@ absl::Status RegistryDb::DeleteVersions(const std::string& name,
       Statement serving = from.Prepare("UPDATE names SET serving=0 WHERE name=?1 AND serving=?2");
       RETURN_IF_ERROR(from.Write(serving.Text(name).Int(version)));
     }
+    // As VersionTable forgets the name. A model repository may have versions of any number next.
+    Statement forget = from.Prepare(
+        "UPDATE names SET rolled_back=0 "
+        "WHERE name=?1 AND NOT EXISTS (SELECT 1 FROM versions WHERE name=?1)");
+    RETURN_IF_ERROR(from.Write(forget.Text(name)));
     return TensorRows::DeleteUnused(from);
   });
 }

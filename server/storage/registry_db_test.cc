@@ -396,6 +396,10 @@ TEST(RegistryDbTest, AVersionTakesThePlaceOfOneOfItsNumber) {
   ASSERT_TRUE(db->AddVersion(row).ok());
   EXPECT_EQ(db->NextVersion("m").value(), 4);
   EXPECT_EQ(db->ReadNames().value()[0].rolled_back, 2);  // no reason for version 2 to take over
+  ASSERT_TRUE(db->DeleteVersions("m", {3}).ok());
+  EXPECT_EQ(db->ReadNames().value()[0].rolled_back, 2);
+  ASSERT_TRUE(db->DeleteVersions("m", {1}).ok());
+  EXPECT_EQ(db->ReadNames().value()[0].rolled_back, 0);  // with the name's last version
 }
 
 TEST(RegistryDbTest, ANewerSchemaIsRefused) {
