@@ -97,12 +97,7 @@ void UnaryCall::BeginLater(const grpc::ByteBuffer& bytes, absl::AnyInvocable<voi
     return;
   }
   auto work = [this, answer = std::move(answer)]() mutable {
-    answer([this](const absl::Status& status) {
-      // The context may be gone as soon as Finish is called, so the answer's captures must not need
-      // it.
-      if (status.ok() && admission_.row().audited) LogAudited(admission_, *context_, model_);
-      Finish(EndCall(traits_.name, *context_, status, &admission_));
-    });
+    answer([this](const absl::Status& status) { End(status); });
   };
   if (traits_.uses_disk) {
     core_.disk_queue().Submit(std::move(work));
@@ -115,6 +110,33 @@ void UnaryCall::BeginLater(const grpc::ByteBuffer& bytes, absl::AnyInvocable<voi
   } else {
     work();
   }
+}
+
+void UnaryCall::End(const absl::Status& status) {
+  // The context may be gone as soon as Finish is called, so the answer's captures must not need it.
+  if (status.ok() && admission_.row().audited) LogAudited(admission_, *context_, model_);
+  Finish(EndCall(traits_.name, *context_, status, &admission_));
+}
+
+UnaryCall::Done UnaryCall::Wait() {
+  State runs = State::kRuns;
+  if (!state_->compare_exchange_strong(runs, State::kWaits)) return nullptr;
+  return [this, state = state_](const absl::Status& status) {
+    if (state->exchange(State::kEnded) == State::kWaits) End(status);
+  };
+}
+
+absl::Status UnaryCall::Left() const {
+  return std::chrono::system_clock::now() < context_->deadline()
+             ? absl::CancelledError("the call was cancelled")
+             : absl::DeadlineExceededError("the call's deadline is over");
+}
+
+void UnaryCall::OnCancel() {
+  if (state_->exchange(State::kEnded) != State::kWaits) return;
+  // The work goes on, and may be done yet.
+  if (admission_.row().audited) LogAudited(admission_, *context_, model_);
+  End(Left());
 }
 
 }  // namespace athanor

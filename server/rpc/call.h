@@ -12,7 +12,10 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -76,16 +79,30 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   // As Begin; `answer` calls its argument once, on any thread, when the work is done.
   using Done = absl::AnyInvocable<void(absl::Status)>;
   void BeginLater(const grpc::ByteBuffer& bytes, absl::AnyInvocable<void(Done)> answer);
+  // Returns what others call once instead of the argument of `answer`. From now on the call also
+  // ends, with CANCELLED or DEADLINE_EXCEEDED, when its client leaves or its time is up: use
+  // nothing of it any more. Null: that was before, and the work must not begin.
+  Done Wait();
+  // Says why the call ends though its work has not.
+  absl::Status Left() const;
+  void OnCancel() override;
   void OnDone() override { delete this; }
   // Checks that the caller may use the model of the request, and notes it.
   absl::Status CheckModel(const google::protobuf::Message& request);
 
  private:
+  enum class State : uint8_t { kRuns, kWaits, kEnded };
+
+  void End(const absl::Status& status);
+
   RpcAdmission admission_;
   ServerCore& core_;
   const MethodTraits traits_;
   grpc::CallbackServerContext* const context_;
   std::string model_;  // of an audited call
+  // Outlives the call, which may end before the work that it waits for.
+  const std::shared_ptr<std::atomic<State>> state_ =
+      std::make_shared<std::atomic<State>>(State::kRuns);
 };
 
 // `handler` takes the request and the reply and, if it wants to, the caller.
@@ -113,7 +130,7 @@ grpc::ServerUnaryReactor* AnswerUnary(ServerCore& core, MethodTraits traits,
 }
 
 // As AnswerUnary, of a call whose reply is empty. `handler` takes the request and a function that
-// it calls once, on any thread, when the work is done.
+// it calls once, on any thread, when the work is done. The call may end before, see Wait.
 template <typename Request, typename Reply, typename Handler>
 grpc::ServerUnaryReactor* AnswerLater(ServerCore& core, MethodTraits traits,
                                       grpc::CallbackServerContext* context,
@@ -128,7 +145,11 @@ grpc::ServerUnaryReactor* AnswerLater(ServerCore& core, MethodTraits traits,
     if (status.ok()) status = call->CheckModel(request);
     if (!status.ok()) return done(status);
     SerializeReply(Reply(), reply_bytes);
-    handler(request, std::move(done));
+    if (UnaryCall::Done waiting = call->Wait()) {
+      handler(request, std::move(waiting));
+    } else {
+      done(call->Left());
+    }
   });
   return call;
 }

@@ -1,7 +1,9 @@
 // Tests loads and unloads of a model repository over gRPC.
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/testing/testing.h"
+#include "server/testing/waiters_testing.h"
 
 namespace athanor {
 namespace {
@@ -28,11 +31,13 @@ void WriteScale(const std::string& version, const std::vector<float>& w) {
   const TestModel model = ScaleModel(w);
   const std::string graph = model.graph.SerializeAsString();
   fs::create_directories(version);
-  std::ofstream file(version + "/model.athanor", std::ios::binary);
+  std::ofstream file(version + "/.aside", std::ios::binary);
   file << "ATHANOR1" << LittleEndian(graph.size()) << LittleEndian(model.tensors.size());
   for (const auto& [hash, bytes] : model.tensors) file << hash << LittleEndian(bytes.size());
   file << graph;
   for (const auto& [hash, bytes] : model.tensors) file << bytes;
+  file.close();
+  fs::rename(version + "/.aside", version + "/model.athanor");  // another inode: a change is seen
 }
 
 class ModelRepositoryTest : public testing::Test {
@@ -44,12 +49,16 @@ class ModelRepositoryTest : public testing::Test {
     return options;
   }
   grpc::Status Load(const std::string& name, const std::string& parameter = "") {
+    grpc::ClientContext context;
+    return Load(&context, name, parameter);
+  }
+  grpc::Status Load(grpc::ClientContext* context, const std::string& name,
+                    const std::string& parameter = "") {
     inference::RepositoryModelLoadRequest request;
     request.set_model_name(name);
     if (!parameter.empty()) (*request.mutable_parameters())[parameter].set_string_param("{}");
-    grpc::ClientContext context;
     inference::RepositoryModelLoadResponse reply;
-    return test_.inference_stub->RepositoryModelLoad(&context, request, &reply);
+    return test_.inference_stub->RepositoryModelLoad(context, request, &reply);
   }
   grpc::Status Unload(const std::string& name) {
     inference::RepositoryModelUnloadRequest request;
@@ -70,6 +79,16 @@ class ModelRepositoryTest : public testing::Test {
       index.push_back(model.name() + "/" + model.version() + " " + model.state());
     }
     return index;
+  }
+
+  const VersionTable& versions() { return test_.server->core().registry().versions(); }
+  // Returns a model once it is stored, whether or not it serves.
+  std::shared_ptr<ModelVersion> AwaitStored(const std::string& name) {
+    while (!versions().Find(name, "").ok()) std::this_thread::yield();
+    return versions().Find(name, "").value();
+  }
+  void AwaitNoCalls() {
+    while (test_.server->core().active_calls() > 0) std::this_thread::yield();
   }
 
   const std::string folder_ = [] {
@@ -104,6 +123,36 @@ TEST_F(ModelRepositoryTest, RefusalsSayWhy) {
   const grpc::Status uploaded = test_.Send(UploadMessages("m", ScaleModel({1})));
   EXPECT_TRUE(uploaded.ok());  // while it is not loaded, the name is free
   EXPECT_THAT(Load("m").error_message(), HasSubstr("was uploaded"));
+}
+
+TEST_F(ModelRepositoryTest, ACallThatLeavesEndsAndItsLoadGoesOn) {
+  while (!test_.server->core().serves()) std::this_thread::yield();
+  test_.control->HoldCompiles();
+  grpc::ClientContext cancelled, late;
+  std::thread cancel([&] {
+    AwaitWaiters(AwaitStored("m")->serving(), 2);  // the repository and the call
+    cancelled.TryCancel();
+  });
+  EXPECT_EQ(Load(&cancelled, "m").error_code(), grpc::StatusCode::CANCELLED);
+  cancel.join();
+  AwaitNoCalls();
+  late.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
+  EXPECT_EQ(Load(&late, "m").error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  AwaitNoCalls();
+  test_.control->ReleaseCompiles();
+  EXPECT_THAT(test_.Infer("m", {1, 1}), ElementsAre(2, 3));
+}
+
+TEST_F(ModelRepositoryTest, CallsMayLeaveAtAnyMoment) {
+  while (!test_.server->core().serves()) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i) {
+    grpc::ClientContext context;
+    std::thread cancel([&] { context.TryCancel(); });
+    (void)Load(&context, "m");
+    cancel.join();
+  }
+  AwaitNoCalls();
+  EXPECT_TRUE(Load("m").ok());
 }
 
 }  // namespace
