@@ -81,9 +81,14 @@ void Inference::Begin(InferenceStart start) {
 }
 
 void Inference::Start() {
-  if (absl::Status s = Accept(); !s.ok()) {
-    End(s);
-  } else if (TakePlan()) {
+  absl::Status accepted = Accept();
+  // A version lets go of its plans once another has taken its place, maybe since it was found.
+  while (accepted.ok() && !TakePlan() && !core_.registry().versions().Holds(*version_)) {
+    accepted = Accept();
+  }
+  if (!accepted.ok()) {
+    End(accepted);
+  } else if (plan_ != nullptr) {
     Execute(start_.runs_here);
   } else {
     AwaitPlan();
@@ -110,6 +115,8 @@ absl::Status Inference::Accept() {
 }
 
 absl::Status Inference::ChoosePlans() {
+  tapped_ = nullptr;
+  tensors_ = {};
   RETURN_IF_ERROR(tensors_.Choose(*version_, bound_));
   if (tensors_.inner().empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(tapped_, core_.workers().Tap(version_, std::move(tensors_.inner())));

@@ -132,6 +132,7 @@ absl::Status SharedTensors::ReadInputs(ServerLedger* ledger, ModelInferRequest* 
     ++shared;
   }
   request->mutable_raw_input_contents()->Swap(&raw);
+  inputs_.clear();
   return absl::OkStatus();
 }
 

@@ -33,8 +33,8 @@ class SharedTensors {
   // Returns the bytes that ReadInputs copies.
   int64_t input_bytes() const { return input_bytes_; }
 
-  // Makes the inputs the request's raw contents, and holds memory for them. RESOURCE_EXHAUSTED:
-  // there is none; FAILED_PRECONDITION: an object has changed.
+  // Makes the inputs the request's raw contents, once, and holds memory for them.
+  // RESOURCE_EXHAUSTED: there is none; FAILED_PRECONDITION: an object has changed.
   absl::Status ReadInputs(ServerLedger* ledger, inference::ModelInferRequest* request);
 
   // Says in the reply, which has names and shapes, where its tensors will lie. INVALID_ARGUMENT:

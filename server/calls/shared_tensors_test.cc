@@ -69,6 +69,8 @@ TEST_F(SharedTensorsTest, InputsTakeTheirPlacesAmongThoseThatWereSent) {
   const absl::Status read = shared.ReadInputs(&ledger_, &request_);
   ASSERT_TRUE(read.ok()) << read;
   EXPECT_THAT(request_.raw_input_contents(), ElementsAre("aa", "ABC", "c", "YZAB"));
+  EXPECT_TRUE(shared.ReadInputs(&ledger_, &request_).ok());
+  EXPECT_THAT(request_.raw_input_contents(), ElementsAre("aa", "ABC", "c", "YZAB"));
   for (const auto& input : request_.inputs()) EXPECT_TRUE(input.parameters().empty());
   EXPECT_EQ(ledger_.used(HeldKind::kRequests), 7);
   shared = {};

@@ -1,4 +1,5 @@
 // Tests loads and unloads of a model repository over gRPC.
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 std::string LittleEndian(uint64_t value) {
   std::string bytes(8, '\0');
@@ -153,6 +155,27 @@ TEST_F(ModelRepositoryTest, CallsMayLeaveAtAnyMoment) {
   }
   AwaitNoCalls();
   EXPECT_TRUE(Load("m").ok());
+}
+
+TEST_F(ModelRepositoryTest, NoCallFailsWhileVersionsChange) {
+  while (!test_.server->core().serves()) std::this_thread::yield();
+  ASSERT_TRUE(Load("m").ok());
+  std::atomic<bool> done = false;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      while (!done) EXPECT_THAT(test_.Infer("m", {1, 1}), SizeIs(2));
+    });
+  }
+  for (int i = 1; i <= 40; ++i) {
+    // In place, and as another version.
+    const std::string version = folder_ + "/m/" + std::to_string(i % 2 == 1 ? 6 + i : 5 + i);
+    WriteScale(version, {static_cast<float>(i), 1});
+    EXPECT_TRUE(Load("m").ok());
+  }
+  done = true;
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_THAT(test_.Infer("m", {1, 1}), ElementsAre(40, 1));
 }
 
 }  // namespace
