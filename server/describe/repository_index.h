@@ -9,7 +9,7 @@
 namespace athanor {
 
 // Lists the versions that the caller may use, with their states, and what --model_repository has
-// that is not loaded; `ready`: only those that serve.
+// that is not loaded; `ready`: only those that serve. May look at the disk.
 void FillRepositoryIndex(ServerCore& core, bool ready, const Caller& caller,
                          inference::RepositoryIndexResponse* index);
 

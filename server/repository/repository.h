@@ -58,6 +58,7 @@ class Repository {
   // Unloads all versions; requests that run finish. Same codes.
   void Unload(const std::string& name, Done done);
 
+  // May look at the disk.
   std::vector<UnavailableModel> unavailable() const { return models_.unavailable(); }
 
  private:

@@ -46,6 +46,10 @@ std::vector<int64_t> VersionsOf(const std::vector<std::string>& names) {
 
 bool IsOfRepository(const ModelVersion& version) { return !version.row().source.content.empty(); }
 
+std::string Shown(const std::string& name) {
+  return IsValidUtf8(name) ? name : absl::CHexEscape(name);
+}
+
 }  // namespace
 
 void RepositoryModels::LookAtAll(Look look) {
@@ -56,13 +60,11 @@ void RepositoryModels::LookAtAll(Look look) {
     LogError("the model repository cannot be read", {{"error", names.status().message()}});
     return;
   }
-  // An empty folder may be one that is not mounted.
-  if (!ByCalls(options_) && !names->empty()) ForgetMissing(*names);
-  for (const std::string& name : *names) {
-    if (stopping_) return;
-    if (ByCalls(options_)) {
-      Tell(name);
-    } else {
+  if (!ByCalls(options_)) {
+    // An empty folder may be one that is not mounted.
+    if (!names->empty()) ForgetMissing(*names);
+    for (const std::string& name : *names) {
+      if (stopping_) return;
       LookAt(name, look).IgnoreError();  // Tell has it
     }
   }
@@ -307,9 +309,8 @@ absl::Status RepositoryModels::Unload(const std::string& name) {
 
 void RepositoryModels::Tell(const std::string& name) {
   std::vector<UnavailableModel> entries;
-  const std::string shown = IsValidUtf8(name) ? name : absl::CHexEscape(name);
   const auto add = [&](const std::string& version, const std::string& reason) {
-    entries.push_back({shown, version, reason});
+    entries.push_back({Shown(name), version, reason});
   };
   const auto loaded = Loaded(name);
   const auto known = known_.find(name);
@@ -323,8 +324,6 @@ void RepositoryModels::Tell(const std::string& name) {
         add(Cat(version), why);
       }
     }
-  } else if (ByCalls(options_) && loaded.empty()) {
-    add("", "it is not loaded; RepositoryModelLoad loads it");
   }
   MutexLock lock(mu_);
   if (entries.empty()) {
@@ -334,12 +333,33 @@ void RepositoryModels::Tell(const std::string& name) {
   }
 }
 
-std::vector<UnavailableModel> RepositoryModels::unavailable() const {
-  std::vector<UnavailableModel> all;
-  MutexLock lock(mu_);
-  for (const auto& [name, entries] : unavailable_) {
-    all.insert(all.end(), entries.begin(), entries.end());
+RepositoryModels::Unavailable RepositoryModels::LookForUnloaded(Unavailable known) const {
+  const absl::StatusOr<std::vector<std::string>> names = folder_.Folders("");
+  if (!names.ok()) return known;
+  std::set<std::string> loaded;
+  for (const auto& version : parts_.registry.versions().List("")) {
+    if (IsOfRepository(*version)) loaded.insert(version->name());
   }
+  Unavailable now;
+  for (const std::string& name : *names) {
+    if (const auto entries = known.find(name); entries != known.end()) {
+      now.insert(known.extract(entries));
+    } else if (!loaded.contains(name)) {
+      now[name] = {{Shown(name), "", "it is not loaded; RepositoryModelLoad loads it"}};
+    }
+  }
+  return now;
+}
+
+std::vector<UnavailableModel> RepositoryModels::unavailable() const {
+  Unavailable known;
+  {
+    MutexLock lock(mu_);
+    known = unavailable_;
+  }
+  if (ByCalls(options_)) known = LookForUnloaded(std::move(known));
+  std::vector<UnavailableModel> all;
+  for (const auto& [name, entries] : known) all.insert(all.end(), entries.begin(), entries.end());
   return all;
 }
 

@@ -66,7 +66,7 @@ class RepositoryModels {
         stopping_(stopping),
         await_(std::move(await)) {}
 
-  // Loads and unloads what has changed; with --model_control=explicit, only lists.
+  // Loads and unloads what has changed; with --model_control=explicit, only counts the folders.
   void LookAtAll(Look look);
   // Loads what the model's folder holds. Returns the first reason why something of it is not
   // loaded.
@@ -79,7 +79,8 @@ class RepositoryModels {
   // Lists the name's versions that are of the repository, by number.
   std::map<int64_t, std::shared_ptr<ModelVersion>> Loaded(const std::string& name) const;
 
-  // Lists what is not loaded, by name. Thread-safe.
+  // Lists what is not loaded, by name. With --model_control=explicit, looks at the disk for names.
+  // Thread-safe.
   std::vector<UnavailableModel> unavailable() const;
 
  private:
@@ -119,6 +120,10 @@ class RepositoryModels {
   // Has unavailable() say what is known of the model now.
   void Tell(const std::string& name);
 
+  using Unavailable = std::map<std::string, std::vector<UnavailableModel>>;  // by folder
+  // Returns `known` of the folders that are there now, and those that nothing is loaded of.
+  Unavailable LookForUnloaded(Unavailable known) const;
+
   const ServerOptions& options_;
   const RepositoryParts parts_;
   const RepositoryFolder folder_;
@@ -127,7 +132,7 @@ class RepositoryModels {
   std::map<std::string, Known> known_;
 
   mutable Mutex mu_;
-  std::map<std::string, std::vector<UnavailableModel>> unavailable_ ABSL_GUARDED_BY(mu_);
+  Unavailable unavailable_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace athanor

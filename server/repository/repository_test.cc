@@ -176,6 +176,20 @@ TEST_F(RepositoryTest, CallsLoadAndUnload) {
   EXPECT_EQ(Answer("m"), 22);
 }
 
+TEST_F(RepositoryTest, TheIndexOfUnloadedModelsLooksNow) {
+  WriteScale("m/1", 3);
+  Begin("explicit");
+  WriteScale("n/1", 5);
+  EXPECT_THAT(Index(), ElementsAre("m/ UNAVAILABLE", "n/ UNAVAILABLE"));
+  Remove("m");
+  EXPECT_THAT(Index(), ElementsAre("n/ UNAVAILABLE"));
+  Write("n/2/model.athanor", "ATHANOR1");
+  EXPECT_FALSE(Load("n").ok());
+  EXPECT_THAT(Index(), ElementsAre("n/2 UNAVAILABLE"));
+  Remove("n");
+  EXPECT_TRUE(Index().empty());
+}
+
 TEST_F(RepositoryTest, CallsAreRefusedUnlessControlIsExplicit) {
   WriteScale("m/1", 3);
   Begin("poll");

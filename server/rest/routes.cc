@@ -186,7 +186,9 @@ std::vector<Route> RestRoutes(ServerCore* core) {
       {"POST", absl::StrCat(kModels, "*"), Role::kInfer, most,
        [core](Exchange e) { PostModel(*core, std::move(e)); }},
       {"POST", "/v2/repository/index", Role::kInfer, kSmallBody,
-       [core](Exchange e) { AnswerIndex(*core, *e); }},
+       [core](Exchange e) {
+         core->disk_queue().Submit([core, e = std::move(e)] { AnswerIndex(*core, *e); });
+       }},
       {"POST", absl::StrCat(kRepositoryModels, "*"), Role::kUpload, kSmallBody,
        [core](Exchange e) { AnswerRepositoryModel(*core, std::move(e)); }},
       Refused("GET", "/v2/trace/setting", Role::kAdmin,

@@ -28,7 +28,7 @@ grpc::ServerUnaryReactor* InferenceService::ModelStatistics(Context* context, co
 grpc::ServerUnaryReactor* InferenceService::RepositoryIndex(Context* context, const Bytes* request,
                                                             Bytes* reply) {
   return AnswerUnary<inference::RepositoryIndexRequest, inference::RepositoryIndexResponse>(
-      core_, {.name = "RepositoryIndex"}, context, request, reply,
+      core_, {.name = "RepositoryIndex", .uses_disk = true}, context, request, reply,
       [this](const inference::RepositoryIndexRequest& asked,
              inference::RepositoryIndexResponse* answer, const Caller& caller) {
         FillRepositoryIndex(core_, asked.ready(), caller, answer);
