@@ -62,7 +62,7 @@ void RepositoryModels::LookAtAll(Look look) {
   }
   if (!ByCalls(options_)) {
     // An empty folder may be one that is not mounted.
-    if (!names->empty()) ForgetMissing(*names);
+    if (!names->empty()) ForgetMissing(*names, look);
     for (const std::string& name : *names) {
       if (stopping_) return;
       LookAt(name, look).IgnoreError();  // Tell has it
@@ -76,7 +76,7 @@ void RepositoryModels::LookAtAll(Look look) {
                                     {"ms", took.count()}});
 }
 
-void RepositoryModels::ForgetMissing(const std::vector<std::string>& names) {
+void RepositoryModels::ForgetMissing(const std::vector<std::string>& names, Look look) {
   const std::set<std::string> there(names.begin(), names.end());
   std::set<std::string> gone;
   for (const auto& [name, known] : known_) gone.insert(name);
@@ -85,6 +85,8 @@ void RepositoryModels::ForgetMissing(const std::vector<std::string>& names) {
   }
   for (const std::string& name : gone) {
     if (there.contains(name)) continue;
+    // It may be being renamed.
+    if (look == Look::kPoll && !std::exchange(known_[name].gone, true)) continue;
     std::vector<int64_t> versions;
     for (const auto& [number, version] : Loaded(name)) versions.push_back(number);
     if (!Delete(name, versions).ok()) continue;
@@ -121,6 +123,7 @@ absl::StatusOr<RepositoryModels::Seen> RepositoryModels::See(const std::string& 
 absl::Status RepositoryModels::LookAt(const std::string& name, Look look) {
   const absl::StatusOr<Seen> seen = See(name);
   Known& known = known_[name];
+  known.gone = false;
   if (!seen.ok()) {
     if (known.broken != seen.status()) {
       LogWarn("a model of the repository cannot be loaded",

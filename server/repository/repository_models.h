@@ -92,6 +92,7 @@ class RepositoryModels {
     Clock::time_point again;  // when it may be tried again though nothing has changed
   };
   struct Known {
+    bool gone = false;                           // the last look found no folder
     std::string seen;                            // changes when any of it does
     std::optional<std::vector<int64_t>> wanted;  // none: it was never read without an error
     std::map<int64_t, std::string> stamps;       // of versions that are loaded
@@ -115,8 +116,9 @@ class RepositoryModels {
   // Reports whether the stored version can serve: its rows and tensors are as they should be.
   bool Usable(const ModelVersion& version) const;
   absl::Status Delete(const std::string& name, const std::vector<int64_t>& versions);
-  // Unloads models whose folders are gone.
-  void ForgetMissing(const std::vector<std::string>& names);
+  // Unloads models whose folders are gone; a poll those that the look before it did not find
+  // either.
+  void ForgetMissing(const std::vector<std::string>& names, Look look);
   // Has unavailable() say what is known of the model now.
   void Tell(const std::string& name);
 
