@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "compiler/ir/value/message.h"
 #include "deploy/bazel/libs/status_macros.h"
 
@@ -184,34 +185,28 @@ void Repository::DoLoad(const std::string& name, Done done) {
 }
 
 void Repository::AnswerWhenReady(const std::string& name, Done done) {
-  struct Waiting {
-    Mutex mu;
-    size_t left ABSL_GUARDED_BY(mu) = 0;
-    absl::Status first ABSL_GUARDED_BY(mu);
-    Done done ABSL_GUARDED_BY(mu);
-  };
-  const auto waiting = std::make_shared<Waiting>();
-  const auto loaded = models_.Loaded(name);
-  {
-    MutexLock lock(waiting->mu);
-    waiting->left = loaded.size() + 1;  // one is this call's own
-    waiting->done = std::move(done);
+  for (const auto& [number, version] : models_.Wanted(name)) {
+    if (version->plan() != nullptr) continue;
+    const auto got = [link = link_, name, waited = std::weak_ptr<ModelVersion>(version),
+                      done = std::make_shared<Done>(std::move(done))](const absl::Status& status) {
+      MutexLock lock(link->mu);
+      Repository* const repository = link->repository;
+      if (repository == nullptr) return (*done)(Draining());
+      repository->Post([=, status = OwnCopy(status)] {
+        if (repository->stopping_) return (*done)(Draining());
+        // Another load may have changed meanwhile what is wanted.
+        const auto wanted = repository->models_.Wanted(name);
+        const bool still =
+            absl::c_any_of(wanted, [&](const auto& each) { return each.second == waited.lock(); });
+        if (!status.ok() && (still || wanted.empty())) return (*done)(status);
+        repository->AnswerWhenReady(name, std::move(*done));
+      });
+    };
+    version->serving().WhenReady(got);
+    return;
   }
-  const auto one = [waiting, link = link_](const absl::Status& status) {
-    MutexLock lock(waiting->mu);
-    if (waiting->first.ok()) waiting->first = OwnCopy(status);
-    if (--waiting->left > 0) return;
-    MutexLock linked(link->mu);
-    if (link->repository == nullptr) {
-      waiting->done(Draining());
-      return;
-    }
-    // Behind the tidying that the versions' own waiters ask for.
-    link->repository->Post(
-        [answer = std::move(waiting->done), status = waiting->first]() mutable { answer(status); });
-  };
-  for (const auto& [number, version] : loaded) version->serving().WhenReady(one);
-  one(absl::OkStatus());
+  models_.Tidy(name);  // the versions' own waiters may not have asked for it yet
+  done(absl::OkStatus());
 }
 
 }  // namespace athanor

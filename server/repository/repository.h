@@ -51,9 +51,9 @@ class Repository {
 
   using Done = absl::AnyInvocable<void(absl::Status)>;
   // Loads what the model's folder holds now. `done` is called once, on some thread, when all
-  // versions that its configuration wants serve, or with why one does not. FAILED_PRECONDITION
-  // unless
-  // --model_control=explicit; NOT_FOUND: there is no such folder.
+  // versions that its configuration wants serve, or with why one does not. A version that failed
+  // is compiled again. FAILED_PRECONDITION unless --model_control=explicit; NOT_FOUND: there is no
+  // such folder.
   void Load(const std::string& name, Done done);
   // Unloads all versions; requests that run finish. Same codes.
   void Unload(const std::string& name, Done done);
@@ -73,7 +73,8 @@ class Repository {
   // Calls `work` on the thread, or `done` with why it is not.
   void Ask(Done done, absl::AnyInvocable<void(Done)> work);
   void DoLoad(const std::string& name, Done done);
-  // Calls `done` once all loaded versions of the model serve, or one cannot.
+  // Calls `done` once all versions that the model's configuration wants by then serve, or one
+  // cannot.
   void AnswerWhenReady(const std::string& name, Done done);
   // Tidies the model once the version serves, or cannot. Of the first look, it is not ready before.
   void Await(const std::shared_ptr<ModelVersion>& version, Look look);

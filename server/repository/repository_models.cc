@@ -46,6 +46,12 @@ std::vector<int64_t> VersionsOf(const std::vector<std::string>& names) {
 
 bool IsOfRepository(const ModelVersion& version) { return !version.row().source.content.empty(); }
 
+// Reports whether the version has no plan and none to come.
+bool HasFailed(const ModelVersion& version) {
+  const PlanSlot::View view = version.plans().full().view();
+  return view.plan == nullptr && view.settled();
+}
+
 std::string Shown(const std::string& name) {
   return IsValidUtf8(name) ? name : absl::CHexEscape(name);
 }
@@ -164,6 +170,17 @@ std::map<int64_t, std::shared_ptr<ModelVersion>> RepositoryModels::Loaded(
   return loaded;
 }
 
+std::map<int64_t, std::shared_ptr<ModelVersion>> RepositoryModels::Wanted(
+    const std::string& name) const {
+  const auto known = known_.find(name);
+  if (known == known_.end() || !known->second.wanted.has_value()) return {};
+  auto wanted = Loaded(name);
+  std::erase_if(wanted, [&](const auto& version) {
+    return !absl::c_linear_search(*known->second.wanted, version.first);
+  });
+  return wanted;
+}
+
 bool RepositoryModels::Usable(const ModelVersion& version) const {
   return version.unusable().ok() &&
          absl::c_none_of(version.row().tensors, [&](const TensorRow& tensor) {
@@ -190,7 +207,7 @@ void RepositoryModels::LoadWanted(const std::string& name, const Seen& seen, Loo
     const auto had = loaded.find(version);
     if (had != loaded.end() && Usable(*had->second) && known->stamps[version] == *stamp) {
       known->failures.erase(version);
-      if (look == Look::kFirst) await_(had->second, look);
+      Keep(had->second, look, /*again=*/look == Look::kLoad);
       continue;
     }
     const Clock::time_point begin = Clock::now();
@@ -238,7 +255,7 @@ absl::Status RepositoryModels::LoadOne(const std::string& name, int64_t version,
   if (had != loaded.end() && had->second->row().source.content == content && Usable(*had->second)) {
     RETURN_IF_ERROR(parts_.registry.db().SetStamp(name, version, stamp));
     known->stamps[version] = stamp;
-    if (look == Look::kFirst) await_(had->second, look);
+    Keep(had->second, look, /*again=*/true);
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(
@@ -251,10 +268,22 @@ absl::Status RepositoryModels::LoadOne(const std::string& name, int64_t version,
            {"version", version},
            {"without_effect", absl::StrJoin(seen.settings.config.inert, ", ")}});
   LogBatching(*stored);
-  const auto job = parts_.workers.Start(stored);
-  if (!job.ok()) stored->serving().Fail(job.status());
-  await_(stored, look);
+  Compile(stored, look);
   return absl::OkStatus();
+}
+
+void RepositoryModels::Compile(const std::shared_ptr<ModelVersion>& version, Look look) {
+  const auto job = parts_.workers.Start(version);
+  if (!job.ok()) version->serving().Fail(job.status());
+  await_(version, look);
+}
+
+void RepositoryModels::Keep(const std::shared_ptr<ModelVersion>& version, Look look, bool again) {
+  if (again && HasFailed(*version)) {
+    Compile(version, look);
+  } else if (look == Look::kFirst) {
+    await_(version, look);
+  }
 }
 
 void RepositoryModels::Tidy(const std::string& name) {

@@ -79,6 +79,9 @@ class RepositoryModels {
   // Lists the name's versions that are of the repository, by number.
   std::map<int64_t, std::shared_ptr<ModelVersion>> Loaded(const std::string& name) const;
 
+  // Lists those of them that the last look wanted.
+  std::map<int64_t, std::shared_ptr<ModelVersion>> Wanted(const std::string& name) const;
+
   // Lists what is not loaded, by name. With --model_control=explicit, looks at the disk for names.
   // Thread-safe.
   std::vector<UnavailableModel> unavailable() const;
@@ -112,6 +115,10 @@ class RepositoryModels {
   absl::Status LoadOne(const std::string& name, int64_t version, const Seen& seen, Look look,
                        Known* known);
   void Fail(const std::string& name, int64_t version, Failure failure, Known* known);
+  // Compiles a version, and awaits it.
+  void Compile(const std::shared_ptr<ModelVersion>& version, Look look);
+  // Awaits a version that was loaded before; compiles it again if it failed and `again` says so.
+  void Keep(const std::shared_ptr<ModelVersion>& version, Look look, bool again);
   static absl::Status WhyNot(const std::string& name, const Known& known);
   // Reports whether the stored version can serve: its rows and tensors are as they should be.
   bool Usable(const ModelVersion& version) const;

@@ -57,5 +57,20 @@ TEST_F(RepositoryModelsTest, AFolderIsGoneOnceTwoPollsInARowMissIt) {
   EXPECT_TRUE(IsLoaded("n"));
 }
 
+TEST_F(RepositoryModelsTest, AFailedVersionIsCompiledAgainWhenItsFilesChange) {
+  control_->FailCompiles(absl::InternalError("no compiler"));
+  WriteScale("m/1", 3);
+  models_->LookAtAll(Look::kFirst);
+  EXPECT_FALSE(Await(*Find("m")).ok());
+  control_->FailCompiles(absl::OkStatus());
+  models_->LookAtAll(Look::kPoll);
+  EXPECT_FALSE(Await(*Find("m")).ok());
+  WriteScale("m/1", 3);  // the same bytes
+  models_->LookAtAll(Look::kPoll);
+  EXPECT_FALSE(Await(*Find("m")).ok());
+  models_->LookAtAll(Look::kPoll);
+  EXPECT_EQ(Answer("m"), 6);
+}
+
 }  // namespace
 }  // namespace athanor

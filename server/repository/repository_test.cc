@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "server/repository/repository_testing.h"
 #include "server/testing/onnx_testing.h"
+#include "server/testing/waiters_testing.h"
 
 namespace athanor {
 namespace {
@@ -174,6 +175,41 @@ TEST_F(RepositoryTest, CallsLoadAndUnload) {
   EXPECT_EQ(Unload("none").code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(Load("m").ok());
   EXPECT_EQ(Answer("m"), 22);
+}
+
+TEST_F(RepositoryTest, AFailedVersionIsCompiledAgainByALoad) {
+  WriteScale("m/1", 3);
+  Begin("explicit");
+  control_->FailCompiles(absl::InternalError("no compiler"));
+  EXPECT_THAT(std::string(Load("m").message()), HasSubstr("no compiler"));
+  EXPECT_FALSE(Load("m").ok());
+  control_->FailCompiles(absl::OkStatus());
+  EXPECT_TRUE(Load("m").ok());
+  EXPECT_EQ(Answer("m"), 6);
+}
+
+TEST_F(RepositoryTest, ALoadTellsOfWhatIsWantedByThen) {
+  WriteScale("m/1", 3);
+  Begin("explicit");
+  control_->FailCompiles(absl::InternalError("no compiler"));
+  EXPECT_FALSE(Load("m").ok());
+  control_->FailCompiles(absl::OkStatus());
+  WriteScale("m/2", 5);
+  EXPECT_TRUE(Load("m").ok());  // the first has failed, and is not wanted any more
+  EXPECT_THAT(Index(), ElementsAre("m/2 READY"));
+  control_->HoldCompiles();
+  WriteScale("m/2", 7);
+  std::thread first([&] { EXPECT_TRUE(Load("m").ok()); });
+  Until([&] { return Find("m")->plan() == nullptr; });
+  const std::shared_ptr<ModelVersion> held = Find("m");
+  AwaitWaiters(held->serving(), 2);  // the repository and its call
+  WriteScale("m/2", 9);
+  std::thread second([&] { EXPECT_TRUE(Load("m").ok()); });
+  Until([&] { return Find("m") != held; });
+  control_->ReleaseCompiles();
+  first.join();
+  second.join();
+  EXPECT_EQ(Answer("m"), 18);
 }
 
 TEST_F(RepositoryTest, TheIndexOfUnloadedModelsLooksNow) {
