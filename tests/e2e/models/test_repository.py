@@ -103,15 +103,26 @@ def index(server: Server) -> dict[str, tuple[str, str]]:
 
 
 def put(folder: pathlib.Path, seed: int, config: str | None = CONFIG) -> onnx.ModelProto:
-    """Writes `linear` as a version's model.onnx, whole at once."""
+    """Writes `linear` as a version's model.onnx, each file whole at once."""
     folder.mkdir(parents=True, exist_ok=True)
-    if config is not None:
-        (folder.parent / "config.pbtxt").write_text(config)
     made = linear(seed)
-    aside = folder / ".aside"
-    aside.write_bytes(made.SerializeToString())
-    aside.rename(folder / "model.onnx")
+    files = {folder / "model.onnx": made.SerializeToString()}
+    if config is not None:
+        files = {folder.parent / "config.pbtxt": config.encode(), **files}
+    for path, data in files.items():
+        aside = path.with_name(".aside")
+        aside.write_bytes(data)
+        aside.rename(path)
     return made
+
+
+def two_polls(server: Server, models: pathlib.Path) -> None:
+    """Returns once two polls have looked at what is there now."""
+    hollow = models / "zzz"  # the last in order; listed once two looks have found it
+    hollow.mkdir()
+    until(lambda: "zzz/" in index(server))
+    hollow.rmdir()
+    until(lambda: "zzz/" not in index(server))
 
 
 def answers_as(server: Server, name: str, made: onnx.ModelProto, version: str = "") -> bool:
@@ -214,18 +225,20 @@ def test_calls_are_refused_where_they_do_not_apply(serve: Callable[..., Server],
 
 def test_polls_follow_the_folder(serve: Callable[..., Server], models: pathlib.Path) -> None:
     """While calls run, none of which fails."""
+    put(models / "stays/1", 9)  # an empty repository would unload nothing
+    stays = {"stays/1": ("READY", "")}
     made = put(models / "m/1", 1)
     server = serve("--model_control=poll", "--repository_poll=100ms")
     assert answers_as(server, "m", made)
     made = put(models / "m/2", 2)
     until(lambda: answers_as(server, "m", made))  # each of these calls is answered
-    until(lambda: index(server) == {"m/2": ("READY", "")})
+    until(lambda: index(server) == {"m/2": ("READY", ""), **stays})
     made = put(models / "m/2", 3)  # in place
     until(lambda: answers_as(server, "m", made, "2"))
     shutil.rmtree(models / "m")
-    until(lambda: index(server) == {})
+    until(lambda: index(server) == stays)
     made = put(models / "m/2", 4)
-    until(lambda: index(server) == {"m/2": ("READY", "")})
+    until(lambda: index(server) == {"m/2": ("READY", ""), **stays})
     assert answers_as(server, "m", made)
     assert server.stop() == 0, server.log.read_text()
 
@@ -239,10 +252,14 @@ def test_half_copied_files_are_waited_for(serve: Callable[..., Server],
     data = made.SerializeToString()
     (models / "m/2").mkdir()
     with (models / "m/2/model.onnx").open("wb", buffering=0) as file:
-        for at in range(0, len(data), len(data) // 10):
-            file.write(data[at:at + len(data) // 10])
-            time.sleep(0.12)  # longer than two looks: cut files are looked at
+        sent = 0
+        for cut in range(0, len(data), len(data) // 10):
+            file.write(data[sent:cut])
+            sent = cut
+            two_polls(server, models)
+            assert index(server)["m/2"][0] == "UNAVAILABLE"
             assert answers_as(server, "m", before)
+        file.write(data[sent:])
     until(lambda: index(server) == {"m/2": ("READY", "")})
     assert answers_as(server, "m", made)
 
