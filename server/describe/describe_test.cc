@@ -87,6 +87,7 @@ TEST_F(DescribeTest, StatisticsOfAllAndOfOne) {
   m->metrics().cells.Count(Metric::kRequests, absl::StatusCode::kOk);
   for (int i = 0; i < 2; ++i) {
     m->metrics().cells.Observe(Metric::kRequestSeconds, std::chrono::microseconds(5));
+    m->metrics().cells.Observe(Metric::kExecSeconds, std::chrono::microseconds(3));
   }
   inference::ModelStatisticsResponse one, all;
   ASSERT_TRUE(FillStatistics(*core_, "m", "1", Caller::Anybody(), &one).ok());
@@ -95,7 +96,12 @@ TEST_F(DescribeTest, StatisticsOfAllAndOfOne) {
   EXPECT_EQ(one.model_stats(0).inference_stats().success().count(), 1);
   EXPECT_EQ(one.model_stats(0).inference_stats().success().ns(), 10'000);
   EXPECT_EQ(one.model_stats(0).inference_stats().fail().count(), 1);
-  EXPECT_TRUE(one.model_stats(0).inference_stats().has_cache_hit());
+  const auto& times = one.model_stats(0).inference_stats();
+  EXPECT_TRUE(times.has_cache_hit());
+  EXPECT_EQ(times.compute_infer().ns(), 6'000);
+  for (const auto& part : {times.compute_input(), times.compute_infer(), times.compute_output()}) {
+    EXPECT_EQ(part.count(), 2) << "perf_analyzer refuses other counts";
+  }
   ASSERT_TRUE(FillStatistics(*core_, "", "", Caller::Anybody(), &all).ok());
   EXPECT_EQ(all.model_stats_size(), 2);
   inference::ModelStatisticsResponse none;

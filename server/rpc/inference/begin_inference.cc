@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "compiler/ir/value/message.h"
 #include "server/net/peers.h"
 #include "server/rpc/call.h"
 
@@ -20,7 +21,7 @@ void Parse(ServerCore& core, const RpcAdmission& admission, const grpc::ByteBuff
   absl::Status parsed = ParseRequest(core, bytes, inference->request(), &start.memory);
   if (!parsed.ok()) inference->request()->Clear();  // of what may be no text
   if (parsed.ok()) parsed = admission.caller().MayUse(inference->request()->model_name());
-  if (parsed.ok() && read != nullptr) parsed = read(inference->request());
+  if (parsed.ok()) parsed = read(inference->request());
   if (parsed.ok()) {
     inference->Begin(std::move(start));
   } else {
@@ -40,6 +41,16 @@ InferenceCaller InferenceCallerOf(const grpc::CallbackServerContext& context,
   // gRPC's "no deadline" is so far away that adding it to anything would overflow.
   if (left < std::chrono::hours(24 * 365)) caller.deadline = caller.arrived + left;
   return caller;
+}
+
+absl::StatusOr<bool> TakeWantsFinal(inference::ModelInferRequest* request) {
+  constexpr char kName[] = "triton_enable_empty_final_response";
+  const auto found = request->parameters().find(kName);
+  if (found == request->parameters().end()) return false;
+  if (!found->second.has_bool_param()) return Invalid("parameter ", kName, " must be a bool");
+  const bool wants = found->second.bool_param();
+  request->mutable_parameters()->erase(kName);
+  return wants;
 }
 
 void BeginInference(ServerCore& core, const RpcAdmission& admission, const grpc::ByteBuffer& bytes,

@@ -23,7 +23,10 @@ InferCall* InferCall::Begin() {
   if (absl::Status s = admission_.status(); !s.ok()) {
     inference_.Refuse(s);
   } else {
-    BeginInference(core_, admission_, *request_bytes_, &inference_);
+    // A single call has one response, the last.
+    BeginInference(
+        core_, admission_, *request_bytes_, &inference_,
+        [](inference::ModelInferRequest* request) { return TakeWantsFinal(request).status(); });
   }
   return this;
 }

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "compiler/ir/value/message.h"
+#include "deploy/bazel/libs/status_macros.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
@@ -15,8 +15,7 @@
 namespace athanor {
 namespace {
 
-// Triton's parameters of a request and of its response.
-constexpr char kWantsFinal[] = "triton_enable_empty_final_response";
+// Triton's parameter of a response.
 constexpr char kFinal[] = "triton_final_response";
 
 // Returns the model's name, its version and the id of a request that was refused unread, for its
@@ -65,11 +64,7 @@ void StreamRequest::Begin() {
 }
 
 absl::Status StreamRequest::Read(inference::ModelInferRequest* request) {
-  const auto wants = request->parameters().find(kWantsFinal);
-  if (wants == request->parameters().end()) return absl::OkStatus();
-  if (!wants->second.has_bool_param()) return Invalid("parameter ", kWantsFinal, " must be a bool");
-  marks_final_ = wants->second.bool_param();
-  request->mutable_parameters()->erase(kWantsFinal);
+  ASSIGN_OR_RETURN(marks_final_, TakeWantsFinal(request));
   return absl::OkStatus();
 }
 
