@@ -83,7 +83,9 @@ void Inference::Begin(InferenceStart start) {
 void Inference::Start() {
   absl::Status accepted = Accept();
   // A version lets go of its plans once another has taken its place, maybe since it was found.
-  while (accepted.ok() && !TakePlan() && !core_.registry().versions().Holds(*version_)) {
+  while (!(accepted.ok() && TakePlan()) && version_ != nullptr &&
+         !core_.registry().versions().Holds(*version_)) {
+    version_ = nullptr;
     accepted = Accept();
   }
   if (!accepted.ok()) {

@@ -152,21 +152,23 @@ RequestReader::Got RequestReader::TakeHead() {
 
 void RequestReader::TakeBody() {
   const size_t bytes = std::min<uint64_t>(*lacking_, held());
-  const asio::const_buffer came = parser_->buffer.data();
-  body().append(static_cast<const char*>(came.data()), bytes);
+  std::memcpy(GrowBody(bytes), parser_->buffer.data().data(), bytes);
   parser_->buffer.consume(bytes);
-  *lacking_ -= bytes;
+  Came(bytes);
+}
+
+size_t RequestReader::came() const {
+  return lacking_.has_value() ? came_ : parser_->parser->get().body().size();
 }
 
 char* RequestReader::GrowBody(size_t bytes) {
-  const size_t size = body().size();
-  body().resize(size + bytes);
-  return body().data() + size;
+  if (body().size() < came_ + bytes) body().resize(came_ + bytes);
+  return body().data() + came_;
 }
 
-void RequestReader::KeepBody(size_t added, size_t came) {
-  body().resize(body().size() - added + came);
-  *lacking_ -= came;
+void RequestReader::Came(size_t bytes) {
+  came_ += bytes;
+  *lacking_ -= bytes;
 }
 
 // Returns a fault of the head that Beast lets through; empty: none.
@@ -184,6 +186,7 @@ void RequestReader::Next() {
   parser_->Renew();
   head_taken_ = false;
   lacking_.reset();
+  came_ = 0;
   head_ = {};
   if (held() == 0) parser_->buffer.shrink_to_fit();
 }

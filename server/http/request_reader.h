@@ -14,7 +14,7 @@
 // A body of known length may be read to its place, past the parser, while nothing is held:
 //
 //   char* place = reader.GrowBody(bytes);  // reader.lacking() at most
-//   reader.KeepBody(bytes, came);
+//   reader.Came(read);                     // of these bytes
 //
 // Not thread-safe.
 #ifndef ATHANOR_SERVER_HTTP_REQUEST_READER_H_
@@ -68,14 +68,15 @@ class RequestReader {
   bool http_1_0() const;
   bool expects_continue() const;
   std::optional<uint64_t> body_bytes() const;  // null: chunked
-  // The body as far as it has come.
+  // The body, behind whose first came() bytes there may be room, until it is whole.
   std::string& body();
+  size_t came() const;
   // Bytes that the body lacks; 0 if it is chunked.
   uint64_t lacking() const { return lacking_.value_or(0); }
-  // Adds so many bytes to the body, of no value yet, and returns where they begin.
+  // Makes room in the body for so many bytes behind those that came, and returns where. Clears
+  // each byte once, however often it is asked.
   char* GrowBody(size_t bytes);
-  // Keeps those of the bytes added that have come, the first ones.
-  void KeepBody(size_t added, size_t came);
+  void Came(size_t bytes);
 
  private:
   class Parser;
@@ -89,7 +90,9 @@ class RequestReader {
   std::unique_ptr<Parser> parser_;
   HttpRequest head_;
   bool head_taken_ = false;
-  std::optional<uint64_t> lacking_;  // of a body of known length, which Beast does not see
+  // Of a body of known length, which Beast does not see.
+  std::optional<uint64_t> lacking_;
+  size_t came_ = 0;
   Refusal refusal_;
 };
 

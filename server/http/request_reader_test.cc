@@ -42,7 +42,7 @@ Read ReadAll(const std::string& bytes, size_t piece = SIZE_MAX, HeaderLimits lim
           const size_t grown = std::min<uint64_t>(reader.lacking(), bytes.size());
           const size_t came = std::min({piece, grown, bytes.size() - fed});
           std::memcpy(reader.GrowBody(grown), bytes.data() + fed, came);
-          reader.KeepBody(grown, came);
+          reader.Came(came);
           fed += came;
           break;
         }

@@ -189,13 +189,13 @@ void Session::Read() {
 
 // Reads a body of known length to its place, each time as much again as has come.
 void Session::ReadBody() {
-  const size_t twice = std::max(kBodyRead, reader_.body().size());
+  const size_t twice = std::max(kBodyRead, reader_.came());
   const size_t most = std::min<uint64_t>(reader_.lacking(), twice);
   if (!HoldBody(most)) return;
   reading_ = true;
   stream_->Read(asio::buffer(reader_.GrowBody(most), most),
-                [self = shared_from_this(), most](const Error& error, size_t came) {
-                  self->reader_.KeepBody(most, came);
+                [self = shared_from_this()](const Error& error, size_t came) {
+                  self->reader_.Came(came);
                   self->OnRead(error, 0);
                 });
 }
@@ -247,8 +247,8 @@ bool Session::OnMore() {
     if (!first_) Within(setup_.limits.header);
   }
   if (phase_ != Phase::kBody) return true;
-  Until(BodyDeadline(setup_.limits, body_began_, reader_.body().size()));
-  if (std::cmp_less_equal(reader_.body().size(), route_->most_body)) return true;
+  Until(BodyDeadline(setup_.limits, body_began_, reader_.came()));
+  if (std::cmp_less_equal(reader_.came(), route_->most_body)) return true;
   Refuse(TooLong(*route_));
   return false;
 }
@@ -291,7 +291,7 @@ bool Session::HoldBody(size_t more) {
   if (bytes == 0u) return true;
   std::string& body = reader_.body();
   const absl::Status held =
-      athanor::HoldBody(*setup_.ledger, body.size() + more, bytes, &body, &asked_->memory());
+      athanor::HoldBody(*setup_.ledger, reader_.came() + more, bytes, &body, &asked_->memory());
   if (!held.ok()) Refuse(RefusalOf(held));
   return held.ok();
 }

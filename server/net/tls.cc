@@ -180,10 +180,11 @@ absl::Status AskClients(const std::vector<OwnedCert>& authorities, const std::st
     return Wrong(kClientCa, file, "holds no certificate that is valid now, at ", NowText(),
                  ", so no client's could be");
   }
-  // A session that is resumed shows the certificate of its first connection; OpenSSL wants a name
-  // for whose sessions they are.
-  constexpr unsigned char kSessions[] = "athanor";
-  SSL_CTX_set_session_id_context(context, kSessions, sizeof(kSessions) - 1);
+  // A session that is resumed shows the certificate of its first connection without those between
+  // it and its authority, by which each call is judged: each connection shows them anew.
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
+  SSL_CTX_set_num_tickets(context, 0);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   return absl::OkStatus();
 }

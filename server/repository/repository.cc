@@ -120,6 +120,16 @@ void Repository::Post(Work work) {
 }
 
 void Repository::Ask(Done done, absl::AnyInvocable<void(Done)> work) {
+  // The work goes on where its caller has left, whose call no longer counts among the calls.
+  if (++*asked_ > kMostAsked) {
+    --*asked_;
+    return done(absl::ResourceExhaustedError(Cat(
+        kMostAsked, " loads and unloads of models are being done, the most allowed; come again")));
+  }
+  done = [asked = asked_, done = std::move(done)](const absl::Status& status) mutable {
+    --*asked;
+    done(status);
+  };
   if (!ByCalls(options_)) {
     done(absl::FailedPreconditionError(
         Cat("models are loaded and unloaded by calls with --model_control=explicit only; it is ",

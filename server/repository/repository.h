@@ -62,6 +62,8 @@ class Repository {
   std::vector<UnavailableModel> unavailable() const { return models_.unavailable(); }
 
  private:
+  static constexpr int64_t kMostAsked = 256;
+
   using Clock = std::chrono::steady_clock;
   using Work = absl::AnyInvocable<void()>;
   using Look = RepositoryModels::Look;
@@ -70,7 +72,8 @@ class Repository {
   void Loop();
   // Has the thread do it; after Stop, the caller's does.
   void Post(Work work);
-  // Calls `work` on the thread, or `done` with why it is not.
+  // Calls `work` on the thread, or `done` with why it is not: RESOURCE_EXHAUSTED if kMostAsked are
+  // being done.
   void Ask(Done done, absl::AnyInvocable<void(Done)> work);
   void DoLoad(const std::string& name, Done done);
   // Calls `done` once all versions that the model's configuration wants by then serve, or one
@@ -92,6 +95,8 @@ class Repository {
     Repository* repository ABSL_GUARDED_BY(mu) = nullptr;
   };
   const std::shared_ptr<Link> link_ = std::make_shared<Link>();
+  // Loads and unloads that have not ended.
+  const std::shared_ptr<std::atomic<int64_t>> asked_ = std::make_shared<std::atomic<int64_t>>(0);
 
   Mutex mu_;
   CondVar wake_;

@@ -273,23 +273,26 @@ class Reader {
   std::vector<BinaryTensor>& tensors_;
 };
 
-// Gives the tensors their bytes, and takes the body's memory for those of the largest.
+// Gives the tensors their bytes, and takes the body's memory for those of the largest if they are
+// half of it.
 void TakeBinary(std::vector<BinaryTensor> tensors, std::string* body) {
   const auto less = [](const BinaryTensor& a, const BinaryTensor& b) {
     return a.bytes.size() < b.bytes.size();
   };
   const auto largest = std::max_element(tensors.begin(), tensors.end(), less);
-  if (largest == tensors.end()) return;
-  std::swap(*largest, tensors.back());
-  const BinaryTensor last = tensors.back();
-  tensors.pop_back();
+  std::optional<BinaryTensor> whole;
+  if (largest != tensors.end() && 2 * largest->bytes.size() >= body->capacity()) {
+    whole = *largest;
+    tensors.erase(largest);
+  }
   for (const BinaryTensor& tensor : tensors) {
     tensor.raw->assign(tensor.bytes.data(), tensor.bytes.size());
   }
-  const size_t begin = last.bytes.data() - body->data();
-  body->resize(begin + last.bytes.size());
+  if (!whole.has_value()) return;
+  const size_t begin = whole->bytes.data() - body->data();
+  body->resize(begin + whole->bytes.size());
   body->erase(0, begin);
-  *last.raw = std::move(*body);
+  *whole->raw = std::move(*body);
 }
 
 }  // namespace

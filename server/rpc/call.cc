@@ -119,9 +119,11 @@ void UnaryCall::End(const absl::Status& status) {
 }
 
 UnaryCall::Done UnaryCall::Wait() {
+  // A call that waits may end at once, and be gone.
+  const auto state = state_;
   State runs = State::kRuns;
-  if (!state_->compare_exchange_strong(runs, State::kWaits)) return nullptr;
-  return [this, state = state_](const absl::Status& status) {
+  if (!state->compare_exchange_strong(runs, State::kWaits)) return nullptr;
+  return [this, state](const absl::Status& status) {
     if (state->exchange(State::kEnded) == State::kWaits) End(status);
   };
 }

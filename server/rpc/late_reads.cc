@@ -4,6 +4,7 @@
 #include <grpc/grpc.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -13,6 +14,9 @@ namespace {
 using Bytes = grpc::ByteBuffer;
 using Handler = grpc::internal::MethodHandler;
 using Parameter = Handler::HandlerParameter;
+
+// How long a caller that was found holds for the call's message.
+constexpr std::chrono::seconds kJudgedFor{1};
 
 thread_local std::optional<Caller> judged_caller;
 
@@ -64,8 +68,10 @@ class Read final : private grpc_completion_queue_functor {
     void* data = nullptr;
     void* const request =
         handler_->Deserialize(call_.call->call(), std::exchange(message_, nullptr), &status, &data);
-    // The method begins within this.
-    judged_caller = std::move(caller_);
+    // The method begins within this. Who may call can have changed while the message was awaited.
+    if (std::chrono::steady_clock::now() - judged_ < kJudgedFor) {
+      judged_caller = std::move(caller_);
+    }
     handler_->RunHandler(
         Parameter(call_.call, call_.server_context, request, status, data, call_.call_requester));
     judged_caller.reset();
@@ -74,6 +80,7 @@ class Read final : private grpc_completion_queue_functor {
   const Parameter call_;
   const std::shared_ptr<Handler> handler_;
   Caller caller_;
+  const std::chrono::steady_clock::time_point judged_ = std::chrono::steady_clock::now();
   grpc_byte_buffer* message_ = nullptr;
 };
 

@@ -79,6 +79,7 @@ void SpanExporter::Run() {
 void SpanExporter::Export(const SpanSender::Request& request) {
   const int64_t spans = request.resource_spans(0).scope_spans(0).spans_size();
   const Clock::time_point give_up = Clock::now() + options_.give_up;
+  bool last = false;  // the end comes: one more attempt, and no waiting
   for (auto wait = options_.first_retry;; wait = std::min(2 * wait, options_.longest_retry)) {
     const absl::StatusOr<int64_t> refused = sender_->Send(request, options_.timeout);
     Note(refused.status());
@@ -93,10 +94,11 @@ void SpanExporter::Export(const SpanSender::Request& request) {
       return;
     }
     const std::chrono::milliseconds pause = std::max(wait, RetryAfter(refused.status()));
-    if (Clock::now() >= give_up || queue_->AwaitClose(pause)) {
+    if (last || Clock::now() >= give_up) {
       metrics_.Count(Metric::kSpansDropped, SpanDrop::kUnsent, spans);
       return;
     }
+    last = queue_->AwaitClose(pause);
   }
 }
 

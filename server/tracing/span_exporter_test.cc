@@ -127,7 +127,18 @@ TEST_F(SpanExporterTest, WhileTheCollectorWantsNoneTheQueueIsBounded) {
   EXPECT_EQ(Dropped(SpanDrop::kQueue), 1);
   exporter_.reset();
   EXPECT_EQ(Dropped(SpanDrop::kUnsent) + Dropped(SpanDrop::kRefused), 7);
-  EXPECT_EQ(collector_->sends(), 2) << "one for each batch: there is no time left";
+  EXPECT_EQ(collector_->sends(), 4) << "each batch has one more attempt at the end";
+}
+
+TEST_F(SpanExporterTest, WhatWaitsIsSentAtTheEnd) {
+  Start(Quick());
+  collector_->Answer(
+      WithRetryAfter(absl::ResourceExhaustedError("too many spans"), std::chrono::minutes(1)));
+  Put(3);
+  collector_->AwaitSends(1);
+  collector_->Answer(absl::OkStatus());
+  exporter_.reset();
+  EXPECT_EQ(collector_->batches(), std::vector<size_t>{3});
 }
 
 TEST_F(SpanExporterTest, AFullCollectorThatNamesNoTimeHasRefused) {

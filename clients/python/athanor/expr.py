@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+import operator
 from collections.abc import Iterable, Mapping
 from typing import SupportsIndex
 
@@ -38,7 +39,7 @@ class Expr:
 
     def __init__(self, terms: Mapping[Monomial, int] | int = 0) -> None:
         if not isinstance(terms, Mapping):
-            terms = {(): int(terms)}
+            terms = {(): operator.index(terms)}
         self.terms: dict[Monomial, int] = {m: terms[m] for m in sorted(terms) if terms[m]}
 
     @staticmethod

@@ -98,7 +98,7 @@ def bucket_messages(buckets: Buckets | None) -> list[model_pb2.DimBuckets]:
     InvalidArgument
         If it is anything else.
     """
-    given = {} if buckets is None else buckets
+    given = buckets or {}
     if not isinstance(given, Mapping) or not all(
             isinstance(dim, str) and isinstance(ranges, Sequence) and all(map(_is_range, ranges))
             for dim, ranges in given.items()):

@@ -5,7 +5,8 @@ Each raises `athanor.GraphError` with its name, its operands and what would be r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -66,8 +67,8 @@ def swapaxes(x: Value, axis1: int, axis2: int) -> Value:
 def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
     """Moves axes to other positions; the others keep their order; any dtype."""
     (x,) = operands("moveaxis", x)
-    start, end = ([check_axis("moveaxis", x, axis) for axis in np.atleast_1d(axes)]
-                  for axes in (source, destination))
+    start, end = ([check_axis("moveaxis", x, axis) for axis in (
+        axes if isinstance(axes, Iterable) else [axes])] for axes in (source, destination))
     if len(start) != len(end) or len({*start}) != len(start) or len({*end}) != len(end):
         raise fail("moveaxis", [x], f"source {source} and destination {destination} must name "
                    "equally many axes, each once")
@@ -192,11 +193,13 @@ def pad(x: Value, widths: int | Sequence[int] | Sequence[Sequence[int]],
     `widths` is ``(before, after)`` of each axis, one such pair for all, or one number.
     """
     (x,) = operands("pad", x)
-    try:
-        pairs = np.broadcast_to(np.asarray(widths), (x.ndim, 2)).tolist()
-    except ValueError:
-        pairs = []
-    if len(pairs) != x.ndim or not all(is_int(n, range(1 << 63)) for pair in pairs for n in pair):
+    if isinstance(widths, Iterator):
+        widths = list(widths)
+    pairs = None
+    with contextlib.suppress(ValueError):
+        if all(is_int(n, range(1 << 63)) for n in np.asarray(widths).ravel().tolist()):
+            pairs = np.broadcast_to(np.asarray(widths), (x.ndim, 2)).tolist()
+    if pairs is None:
         raise fail("pad", [x], f"widths={widths!r} must be {x.ndim} pairs of sizes, none negative, "
                    "one pair or one size")
     shape = [size + before + after

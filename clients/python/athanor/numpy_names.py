@@ -46,7 +46,11 @@ FUNCTIONS = {
     "amax": "max", "amin": "min", "broadcast_to": "expand", "expand_dims": "unsqueeze",
 }
 # Arguments of numpy's functions that have another name here.
-_ARGUMENTS = {"clip": {"a_min": "min", "a_max": "max"}, "pad": {"constant_values": "value"}}
+_ARGUMENTS = {
+    "clip": {"a_min": "min", "a_max": "max"},
+    "pad": {"pad_width": "widths", "constant_values": "value"},
+    "split": {"indices_or_sections": "sections"},
+}
 # What to use here for names that users of numpy and torch try first.
 HINTS = {
     **{name: f"Graph.{name}" for name in ("arange", "full", "ones", "zeros")},

@@ -79,7 +79,8 @@ def test_arguments_have_numpys_names_too(x: athanor.Value) -> None:
     for theirs, ours in ((np.clip(x, a_min=0, a_max=1), athanor.clip(x, 0, 1)),
                          (np.clip(x, a_min=0, a_max=None), athanor.clip(x, min=0))):
         assert (theirs.op, theirs.shape) == (ours.op, ours.shape)
-    padded = np.pad(x, ((1, 0), (0, 2)), constant_values=3)
+    assert len(np.split(x, indices_or_sections=2, axis=1)) == 2
+    padded = np.pad(x, pad_width=((1, 0), (0, 2)), constant_values=3)
     assert padded.shape == (athanor.Expr.symbol("b") + 1, 6)
     assert np.frombuffer(padded.attrs["fill"].tensor.data, np.float32) == 3
 
@@ -89,6 +90,24 @@ def test_arguments_have_numpys_names_too(x: athanor.Value) -> None:
 def test_widths_of_pad_are_numpys(x: athanor.Value, widths: object) -> None:
     expected = np.pad(np.zeros((5, 4)), widths)
     assert athanor.pad(x.graph.zeros((5, 4)), widths).shape == expected.shape
+
+
+def test_widths_and_axes_may_be_iterators(x: athanor.Value) -> None:
+    assert athanor.pad(x, iter([(1, 3), (2, 4)])).shape == athanor.pad(x, ((1, 3), (2, 4))).shape
+    assert athanor.moveaxis(x, range(2), reversed(range(2))).shape == x.shape[::-1]
+
+
+@pytest.mark.parametrize("widths", ["junk", [(1, 2, 3)], -1, 1.5])
+def test_wrong_widths_of_pad_are_refused_for_scalars_too(x: athanor.Value,
+                                                         widths: object) -> None:
+    with pytest.raises(athanor.GraphError, match="widths"):
+        athanor.pad(x.graph.zeros(()), widths)
+
+
+@pytest.mark.parametrize("wrong", [2.5, "5"])
+def test_expressions_are_of_integers(wrong: object) -> None:
+    with pytest.raises(TypeError):
+        athanor.Expr(wrong)
 
 
 def test_an_array_is_not_changed_in_place(x: athanor.Value) -> None:

@@ -82,7 +82,11 @@ void StreamRequest::Done(const absl::Status& status) {
   status_ = status;
   const inference::ModelInferRequest& request = *inference_.request();
   LogCall(kMethod, admission_, request.model_name(), inference_.arrived(), status);
-  if (!status.ok()) MakeError(request.model_name().empty() ? NamesOf(bytes_) : request);
+  if (!status.ok() && request.model_name().empty()) {
+    MakeError(NamesOf(bytes_));
+  } else if (!status.ok()) {
+    MakeError(request);
+  }
   bytes_.Clear();
   EndRequest(kMethod, *context_, status, &admission_);
   // The answer may wait long for those ahead of it, or for its client to read. It takes no other
