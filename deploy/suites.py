@@ -32,10 +32,12 @@ from deploy import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Programs that the Python suites start; the ordinary run has built them already.
-BINARIES = ["//server:athanord", "//server:athanor-tuner", "//clients/cpp:athanor",
+BINARIES = ["//server:athanord", "//clients/cpp:athanor",
             "//clients/bench:athanor-bench", "//tests/conformance:onnx_cases",
             "//tests/emulator:libcuda.so.1", "//tests/emulator:libnvrtc.so.13",
             "//tests/tokens:template_tool", "//tests/tokens:text_tool"]
+# As the package has it; the tests of the Python suites start it, too.
+PACKAGED = ["--config=package", "//server:athanor-tuner"]
 # With more failures than this, nothing is run once more: something is broken.
 FLAKY_AT_MOST = 5
 # Sanitizer targets to build and test at a time when time is short.
@@ -251,8 +253,9 @@ def run_pytest(*paths: str) -> Result:
     present = [path for path in paths if (ROOT / path).exists()]
     if not present:
         return Result()
-    if progress.run(["bazel", "build", *progress.FLAGS, *BINARIES], cwd=ROOT, quiet=True):
-        return Result(failures=[f"{' '.join(BINARIES)}: did not build"])
+    for targets in (BINARIES, PACKAGED):
+        if progress.run(["bazel", "build", *progress.FLAGS, *targets], cwd=ROOT, quiet=True):
+            return Result(failures=[f"{' '.join(targets)}: did not build"])
     with tempfile.TemporaryDirectory() as folder:
         first = pytest_once(pathlib.Path(folder), *present)
         if not 0 < len(first.failures) <= FLAKY_AT_MOST:

@@ -85,6 +85,11 @@ sys.exit(1)
         self.assertEqual(result.failures, ["pytest c"])
         self.assertEqual(result.flaky, ["pytest b"])
 
+    def test_a_packaged_program_that_does_not_build_fails(self):
+        self.bazel('sys.exit("--config=package" in args)')
+        self.assertEqual(suites.run_pytest(".").failures,
+                         ["--config=package //server:athanor-tuner: did not build"])
+
     def test_unreadable_file_fails(self):
         self.assertEqual(len(self.target("PASSED", "<cut").failures), 1)
 
