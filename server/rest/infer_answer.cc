@@ -60,6 +60,10 @@ void AddOutput(const ModelInferResponse::InferOutputTensor& output, const std::s
     absl::StrAppend(text, i > 0 ? "," : "", output.shape(i));
   }
   *text += "]";
+  if (IsShared(output)) {
+    *text += "}";  // Triton's C++ client expects binary_data_size among any parameters
+    return;
+  }
   if (binary || !output.parameters().empty()) {
     *text += R"(,"parameters":{)";
     if (binary) {
@@ -69,7 +73,7 @@ void AddOutput(const ModelInferResponse::InferOutputTensor& output, const std::s
     AddParameters(output.parameters(), text);
     *text += "}";
   }
-  if (!binary && !IsShared(output)) {
+  if (!binary) {
     *text += R"(,"data":)";
     WriteElements(*FindDatatype(output.datatype()), raw, text);
   }
