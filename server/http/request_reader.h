@@ -90,9 +90,8 @@ class RequestReader {
   std::unique_ptr<Parser> parser_;
   HttpRequest head_;
   bool head_taken_ = false;
-  // Of a body of known length, which Beast does not see.
-  std::optional<uint64_t> lacking_;
-  size_t came_ = 0;
+  std::optional<uint64_t> lacking_;  // of a body of known length, which Beast does not see
+  size_t came_ = 0;                  // of the same
   Refusal refusal_;
 };
 

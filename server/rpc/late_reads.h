@@ -32,7 +32,8 @@ using JudgeHeader =
     std::function<grpc::Status(grpc::CallbackServerContext& context, Caller* caller)>;
 
 // Returns the caller that was found when the call was judged whose method begins on this thread;
-// nothing if it was not judged. gRPC hands a method nothing of what came before it. Call it once.
+// nothing if it was not judged, or more than a second ago: who may call can have changed. gRPC
+// hands a method nothing of what came before it. Call it once.
 std::optional<Caller> TakeJudgedCaller();
 
 // Returns a handler that judges a call, reads its message and does the same as `handler`; null if

@@ -183,6 +183,18 @@ TEST_F(JudgedCallsTest, FindTheirCallerOnce) {
   }
 }
 
+// Time itself is what this is about.
+TEST_F(JudgedCallsTest, ALateMessageHasItsCallerFoundAnew) {
+  grpc::ClientContext context;
+  const auto call = OpenCall(channel_, &context);
+  while (judged_ < 1) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  call->WriteLast(Bytes(), grpc::WriteOptions());
+  const grpc::Status told = call->Finish();
+  EXPECT_EQ(told.error_code(), Code::ABORTED);
+  EXPECT_EQ(told.error_message(), "not found");
+}
+
 // Ends the server without cancelling anything, which waits for every call that it still has.
 TEST_F(JudgedCallsTest, WhoLeavesBeforeItsMessageIsForgotten) {
   constexpr int kCalls = 20;
