@@ -46,8 +46,10 @@ struct TestCertificate {
   bool authority = false;         // it may sign others
 };
 
-inline void AddExtension(X509* cert, int kind, const std::string& value) {
-  X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, nullptr, kind, value.c_str());
+inline void AddExtension(X509* cert, int kind, const std::string& value, X509* issuer = nullptr) {
+  X509V3_CTX context;
+  X509V3_set_ctx(&context, issuer, cert, nullptr, nullptr, 0);
+  X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, kind, value.c_str());
   X509_add_ext(cert, extension, -1);
   X509_EXTENSION_free(extension);
 }
@@ -65,6 +67,8 @@ inline TestPems Signed(const TestCertificate& what, const TestPems* signer = nul
   X509_NAME* name = X509_get_subject_name(cert);
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
                              reinterpret_cast<const unsigned char*>(what.name.c_str()), -1, -1, 0);
+  // By which OpenSSL tells authorities of one name apart.
+  AddExtension(cert, NID_subject_key_identifier, "hash");
   if (what.authority) AddExtension(cert, NID_basic_constraints, "critical,CA:TRUE");
   if (!what.alternatives.empty()) AddExtension(cert, NID_subject_alt_name, what.alternatives);
   if (signer == nullptr) {
@@ -76,6 +80,7 @@ inline TestPems Signed(const TestCertificate& what, const TestPems* signer = nul
     X509* issuer = PEM_read_bio_X509(cert_bio, nullptr, nullptr, nullptr);
     EVP_PKEY* issuer_key = PEM_read_bio_PrivateKey(key_bio, nullptr, nullptr, nullptr);
     X509_set_issuer_name(cert, X509_get_subject_name(issuer));
+    AddExtension(cert, NID_authority_key_identifier, "keyid", issuer);
     X509_sign(cert, issuer_key, EVP_sha256());
     EVP_PKEY_free(issuer_key);
     X509_free(issuer);

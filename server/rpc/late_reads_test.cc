@@ -189,7 +189,8 @@ TEST_F(JudgedCallsTest, ALateMessageHasItsCallerFoundAnew) {
   const auto call = OpenCall(channel_, &context);
   while (judged_ < 1) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  call->WriteLast(Bytes(), grpc::WriteOptions());
+  const grpc::Slice slice("x");
+  call->WriteLast(Bytes(&slice, 1), grpc::WriteOptions());
   const grpc::Status told = call->Finish();
   EXPECT_EQ(told.error_code(), Code::ABORTED);
   EXPECT_EQ(told.error_message(), "not found");
