@@ -1,7 +1,13 @@
 #include "server/net/tls.h"
 
+#include <openssl/bio.h>
+#include <openssl/ssl.h>
+
+#include <cstdint>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +19,46 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+
+// The two ends of a connection in memory.
+class Pair {
+ public:
+  Pair(SSL_CTX* client, SSL_CTX* server) : client_(SSL_new(client)), server_(SSL_new(server)) {
+    BIO *near = nullptr, *far = nullptr;
+    BIO_new_bio_pair(&near, 0, &far, 0);
+    SSL_set_bio(client_, near, near);
+    SSL_set_bio(server_, far, far);
+  }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  // Sessions of connections that are cut are not resumed.
+  ~Pair() {
+    for (SSL* end : {client_, server_}) {
+      SSL_set_shutdown(end, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+      SSL_free(end);
+    }
+  }
+
+  // Connects, resuming `session` unless it is null or the server will not, and returns the
+  // session that the client has then.
+  SSL_SESSION* Connect(SSL_SESSION* session) {
+    if (session != nullptr) SSL_set_session(client_, session);
+    for (int i = 0; i < 10; ++i) {
+      SSL_connect(client_);
+      SSL_accept(server_);
+    }
+    EXPECT_TRUE(SSL_is_init_finished(client_) && SSL_is_init_finished(server_));
+    // Sessions of TLS 1.3 come behind the handshake.
+    char none = 0;
+    EXPECT_EQ(SSL_read(client_, &none, 1), -1);
+    return SSL_get1_session(client_);
+  }
+  bool resumed() const { return SSL_session_reused(client_) == 1; }
+
+ private:
+  SSL* const client_;
+  SSL* const server_;
+};
 
 constexpr char kTime[] = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z";
 
@@ -164,6 +210,38 @@ TEST_F(TlsTest, AuthoritiesOfClients) {
   EXPECT_EQ(
       SSL_CTX_get_verify_mode(TlsCertificate::Load(cert_, key_).value()->Now()->context.get()),
       SSL_VERIFY_NONE);
+}
+
+// Which would show a client's certificate without those between it and its authority.
+TEST_F(TlsTest, SessionsAreResumedUnlessClientsAreAskedForCertificates) {
+  const std::string ca = testing::TempDir() + "/tls-client-ca.pem";
+  const TestPems authority = Signed({.name = "ca", .authority = true});
+  std::ofstream(ca) << authority.cert;
+  const TestPems own = Signed({.name = "client"}, &authority);
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    for (const uint64_t tickets : {uint64_t{0}, uint64_t{SSL_OP_NO_TICKET}}) {
+      for (const bool asked : {false, true}) {
+        SelfSigned().WriteTo(cert_, key_);
+        const auto tls = TlsCertificate::Load(cert_, key_, asked ? ca : "").value();
+        const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> client(
+            SSL_CTX_new(TLS_client_method()), &SSL_CTX_free);
+        own.WriteTo(cert_, key_);
+        SSL_CTX_use_certificate_file(client.get(), cert_.c_str(), SSL_FILETYPE_PEM);
+        SSL_CTX_use_PrivateKey_file(client.get(), key_.c_str(), SSL_FILETYPE_PEM);
+        SSL_CTX_set_min_proto_version(client.get(), version);
+        SSL_CTX_set_max_proto_version(client.get(), version);
+        SSL_CTX_set_options(client.get(), tickets);
+        SSL_SESSION* session = nullptr;
+        for (const bool again : {false, true}) {
+          Pair pair(client.get(), tls->Now()->context.get());
+          SSL_SESSION* const next = pair.Connect(session);
+          EXPECT_EQ(pair.resumed(), again && !asked) << version << " " << tickets << " " << asked;
+          SSL_SESSION_free(std::exchange(session, next));
+        }
+        SSL_SESSION_free(session);
+      }
+    }
+  }
 }
 
 }  // namespace
