@@ -1,6 +1,7 @@
 // Tests the model repository with the evaluator in place of the compiler.
 #include "server/repository/repository.h"
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -124,6 +125,35 @@ TEST_F(RepositoryTest, APollLoadsUnloadsAndReplaces) {
   Remove("n");
   Until([&] { return Index() == std::vector<std::string>{"m/2 READY"}; });
   EXPECT_TRUE(core_->repository()->unavailable().empty());
+}
+
+TEST_F(RepositoryTest, NoMoreIsAskedThanAFewHundredLoads) {
+  constexpr int kMost = 256, kRefused = 3;
+  WriteScale("m/1", 3);
+  Begin("explicit");
+  Repository& repository = *core_->repository();
+  std::atomic<int> done = 0, refused = 0;
+  const auto answer = [&](const absl::Status& status) {
+    if (absl::IsResourceExhausted(status)) ++refused;
+    EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status;
+    ++done;
+  };
+  control_->HoldCompiles();
+  for (int i = 0; i < kMost; ++i) repository.Load("m", answer);
+  EXPECT_EQ(done, 0);
+  for (int i = 0; i < kRefused; ++i) {
+    if (i % 2 == 0) repository.Unload("m", answer);
+    if (i % 2 == 1) repository.Load("m", answer);
+    EXPECT_EQ(refused, i + 1);
+  }
+  control_->ReleaseCompiles();
+  Until([&] { return done == kMost + kRefused; });
+  EXPECT_EQ(refused, kRefused);
+  // Each has given its place back, and one that fails does too.
+  for (int i = 0; i <= kMost; ++i) {
+    ASSERT_EQ(Load("none").code(), absl::StatusCode::kNotFound);
+  }
+  EXPECT_TRUE(Unload("m").ok());
 }
 
 TEST_F(RepositoryTest, WhatIsBrokenTakesNothingAwayAndIsTriedAgain) {
