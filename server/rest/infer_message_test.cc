@@ -98,6 +98,25 @@ TEST_F(InferMessageTest, EachBinaryTensorHasItsOwnBytes) {
   } while (std::next_permutation(sizes.begin(), sizes.end()));
 }
 
+TEST_F(InferMessageTest, ATensorTakesTheMemoryOfABodyThatItMostlyIs) {
+  for (const bool mostly : {false, true}) {
+    const size_t size = mostly ? 100'000 : 2, pad = mostly ? 2 : 100'000;
+    const std::string json = absl::StrCat(
+        R"({"parameters":{"pad":")", std::string(pad, 'p'), R"("},"inputs":[{"name":"x","shape":[)",
+        size, R"(],"datatype":"INT8","parameters":{"binary_data_size":)", size, "}}]}");
+    HttpRequest http{.body = json + std::string(size, 'b')};
+    http.headers.emplace_back("inference-header-content-length", absl::StrCat(json.size()));
+    const char* const memory = http.body.data();
+    const size_t capacity = http.body.capacity();
+    const auto read = ReadInferRequest(&http, &ledger_);
+    ASSERT_TRUE(read.ok()) << read.status();
+    const std::string& raw = read->message.raw_input_contents(0);
+    EXPECT_EQ(raw, std::string(size, 'b'));
+    EXPECT_EQ(raw.data() == memory, mostly);
+    EXPECT_EQ(raw.capacity() < capacity, !mostly);
+  }
+}
+
 TEST_F(InferMessageTest, LyingLengthsAreRefused) {
   const std::string json = Inputs(std::string(kX) + R"(,"parameters":{"binary_data_size":2})");
   EXPECT_TRUE(Read(json, "ab").ok());
