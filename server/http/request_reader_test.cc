@@ -97,6 +97,24 @@ TEST(RequestReaderTest, RequestsOneAfterAnother) {
   }
 }
 
+TEST(RequestReaderTest, RoomForABodyIsClearedOnce) {
+  RequestReader reader({});
+  reader.Feed("POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n");
+  ASSERT_EQ(reader.Advance(), Got::kHead);
+  ASSERT_EQ(reader.Advance(), Got::kMore);
+  ASSERT_EQ(reader.lacking(), 1000u);
+  for (size_t came = 0; came < 1000; ++came) {
+    char* const place = reader.GrowBody(1000 - came);
+    if (came == 0) std::memset(place, 'x', 1000);
+    ASSERT_EQ(std::string(place, 1000 - came), std::string(1000 - came, 'x')) << came;
+    *place = static_cast<char>('a' + came % 26);
+    reader.Came(1);
+  }
+  ASSERT_EQ(reader.Advance(), Got::kWhole);
+  EXPECT_EQ(reader.body().substr(24, 4), "yzab");
+  EXPECT_EQ(reader.body().size(), 1000u);
+}
+
 TEST(RequestReaderTest, HeadTellsWhatFollows) {
   const auto read = [](const std::string& bytes, auto check) {
     RequestReader reader({});

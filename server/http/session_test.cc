@@ -1,6 +1,8 @@
 // Tests what a connection does with bodies, streams and clients that leave, over sockets.
 #include "server/http/session.h"
 
+#include <netinet/tcp.h>
+
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -25,7 +27,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr int64_t kMostBody = int64_t{4} << 20;
+constexpr int64_t kMostBody = int64_t{8} << 20;
 constexpr char kHost[] = "Host: a\r\n";
 
 // Counts what a watcher is told.
@@ -181,7 +183,7 @@ TEST_F(SessionTest, BodiesThatAreTooLongAreRefused) {
   Wire wire(server_->port());
   wire.Say(Post("/echo", "Transfer-Encoding: chunked\r\n", ""));
   const std::string chunk = absl::StrCat("10000\r\n", std::string(1 << 16, 'c'), "\r\n");
-  for (int i = 0; i < 65; ++i) wire.Say(chunk);
+  for (int64_t i = 0; i <= kMostBody >> 16; ++i) wire.Say(chunk);
   EXPECT_THAT(wire.Hear(), StartsWith("HTTP/1.1 413 "));
   // Just enough.
   const std::string body(kMostBody, 'b');
@@ -189,6 +191,23 @@ TEST_F(SessionTest, BodiesThatAreTooLongAreRefused) {
       Ask(Post("/echo", absl::StrCat("Connection: close\r\nContent-Length: ", kMostBody, "\r\n"),
                body)),
       EndsWith(body));
+  EXPECT_EQ(ledger_.used(), 0);
+}
+
+TEST_F(SessionTest, ALongBodyWhoseEndComesByteByByteIsWhole) {
+  Start();
+  std::string body(kMostBody, '\0');
+  for (uint32_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 2654435761U >> 24);
+  const size_t cut = body.size() - 500;
+  Wire wire(server_->port());
+  const int on = 1;
+  ASSERT_EQ(setsockopt(wire.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
+  wire.Say(Post("/echo", absl::StrCat("Connection: close\r\nContent-Length: ", body.size(), "\r\n"),
+                body.substr(0, cut)));
+  for (size_t i = cut; i < body.size(); ++i) wire.Say(body.substr(i, 1));
+  const std::string answer = wire.Hear();
+  ASSERT_GT(answer.size(), body.size());
+  EXPECT_TRUE(absl::EndsWith(answer, "\r\n\r\n" + body));
   EXPECT_EQ(ledger_.used(), 0);
 }
 
