@@ -1,5 +1,11 @@
 #include "server/calls/inference.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -8,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/testing/core_testing.h"
@@ -70,9 +78,39 @@ class Caller final : public InferenceSink {
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
+// An object in shared memory whose next opening for writing, as the server's for each read, can be
+// held up.
+class HeldObject {
+ public:
+  explicit HeldObject(absl::string_view bytes) {
+    const int fd = shm_open(key_.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+    EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size())) << key_;
+    close(fd);
+    lease_ = shm_open(key_.c_str(), O_RDONLY, 0);
+    EXPECT_EQ(fcntl(lease_, F_SETSIG, SIGURG), 0);  // which is ignored
+  }
+  HeldObject(const HeldObject&) = delete;
+  HeldObject& operator=(const HeldObject&) = delete;
+  ~HeldObject() {
+    close(lease_);
+    shm_unlink(key_.c_str());
+  }
+
+  const std::string& key() const { return key_; }
+  void Hold() const { EXPECT_EQ(fcntl(lease_, F_SETLEASE, F_RDLCK), 0) << std::strerror(errno); }
+  // Reports whether it is not held up, or somebody waits to open it.
+  bool opening() const { return fcntl(lease_, F_GETLEASE) != F_RDLCK; }
+  void LetGo() const { EXPECT_EQ(fcntl(lease_, F_SETLEASE, F_UNLCK), 0); }
+
+ private:
+  const std::string key_ = absl::StrCat("/athanor-test-", getpid(), "-held");
+  int lease_ = -1;
+};
+
 class InferenceTest : public CoreTest {
  protected:
   void SetUp() override {
+    options_.shared_memory = "athanor-test-*";
     options_.inline_us = 1'000'000;
     options_.max_queue = 1;
     options_.max_queue_delay_ms = 0;
@@ -120,6 +158,45 @@ TEST_F(InferenceTest, RefusalsSayWhatIsWrong) {
   Caller refused(*core_, FloatRequest("m", {1, 2}));
   refused.inference().Refuse(absl::UnavailableError("no"));
   EXPECT_EQ(refused.AwaitEnd(), absl::UnavailableError("no"));
+}
+
+// Its input is read between the version's being found and its plan's being taken.
+TEST_F(InferenceTest, OneWhoseVersionIsReplacedIsAnsweredByTheNext) {
+  const float x[] = {3, 4};
+  const HeldObject object({reinterpret_cast<const char*>(x), sizeof(x)});
+  const SharedUser user{.owner = "", .local = true};
+  ASSERT_TRUE(core_->regions().Register(user, {"r", object.key(), 0, sizeof(x)}).ok());
+  const auto ask = [&](const std::string& name, const std::string& taps) {
+    inference::ModelInferRequest request = FloatRequest(name, {0, 0});
+    request.clear_raw_input_contents();
+    auto& parameters = *request.mutable_inputs(0)->mutable_parameters();
+    parameters["shared_memory_region"].set_string_param("r");
+    parameters["shared_memory_byte_size"].set_int64_param(sizeof(x));
+    if (!taps.empty()) (*request.mutable_parameters())["taps"].set_string_param(taps);
+    auto caller =
+        std::make_unique<Caller>(*core_, std::move(request), InferenceCaller{.shared = user});
+    object.Hold();
+    std::thread begins([&] { caller->inference().Begin({}); });
+    while (!object.opening() && !caller->ended()) std::this_thread::yield();
+    EXPECT_FALSE(caller->ended());
+    EXPECT_TRUE(core_->registry().Delete(name, "1").ok());
+    object.LetGo();
+    begins.join();
+    return caller;
+  };
+  for (const std::string taps : {"", "hidden"}) {
+    const std::string name = "m" + taps;
+    Serve(name, ChainModel({1, 1}));
+    Serve(name, ChainModel({10, 20}));
+    ASSERT_TRUE(core_->registry().publisher().Rollback(name, "1").ok());
+    const auto caller = ask(name, taps);
+    ASSERT_TRUE(caller->AwaitEnd().ok()) << caller->AwaitEnd();
+    EXPECT_EQ(caller->reply().model_version(), "2");
+    EXPECT_THAT(caller->values(), ElementsAre(60, 160));
+    EXPECT_EQ(caller->reply().outputs_size(), taps.empty() ? 1 : 2);
+  }
+  Serve("only", ChainModel({1, 1}));
+  EXPECT_EQ(ask("only", "hidden")->AwaitEnd().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(InferenceTest, ARefusalThatIsHeldBackHoldsNoMemory) {
