@@ -87,7 +87,6 @@ class HeldObject {
     EXPECT_EQ(write(fd, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size())) << key_;
     close(fd);
     lease_ = shm_open(key_.c_str(), O_RDONLY, 0);
-    EXPECT_EQ(fcntl(lease_, F_SETSIG, SIGURG), 0);  // which is ignored
   }
   HeldObject(const HeldObject&) = delete;
   HeldObject& operator=(const HeldObject&) = delete;
@@ -97,7 +96,10 @@ class HeldObject {
   }
 
   const std::string& key() const { return key_; }
-  void Hold() const { EXPECT_EQ(fcntl(lease_, F_SETLEASE, F_RDLCK), 0) << std::strerror(errno); }
+  void Hold() const {
+    EXPECT_EQ(fcntl(lease_, F_SETSIG, SIGURG), 0);  // which is ignored; holds for one lease
+    EXPECT_EQ(fcntl(lease_, F_SETLEASE, F_RDLCK), 0) << std::strerror(errno);
+  }
   // Reports whether it is not held up, or somebody waits to open it.
   bool opening() const { return fcntl(lease_, F_GETLEASE) != F_RDLCK; }
   void LetGo() const { EXPECT_EQ(fcntl(lease_, F_SETLEASE, F_UNLCK), 0); }
