@@ -83,8 +83,9 @@ NOT_RUN = {
     },
 }
 # Flags in sentences that are other programs'.
-OTHERS_FLAGS = {"--save-result": "vllm", "--shared-memory": "perf_analyzer",
-                "--streaming": "perf_analyzer", "--trace-": "perf_analyzer"}
+OTHERS_FLAGS = {"--save-result": "vllm", **dict.fromkeys((
+    "--async", "--concurrency-range", "--request-rate-range", "--shared-memory", "--streaming",
+    "--trace-"), "perf_analyzer")}
 BENCH = ROOT / "bazel-bin/clients/bench/athanor-bench"
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 TOKEN = "documents-token"
