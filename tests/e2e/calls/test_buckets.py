@@ -10,7 +10,7 @@ import athanor
 import numpy as np
 import pytest
 from conftest import Server
-from pages import metric
+from http_pages import metric
 
 ROWS, STEPS, WIDTH = 24, 40, 16
 BUCKETS = {"b": [(1, 1), (2, 8), (9, ROWS)], "s": [(1, 16), (17, STEPS)]}

@@ -26,8 +26,8 @@ import onnx
 import onnx_models
 import pytest
 from conftest import ATHANORD, CLI, ROOT, Server, built
+from http_pages import metric, status_of
 from onnx import helper
-from pages import metric, status_of
 from test_batching import at_once, ids_of, lookup_graph
 
 EMULATOR = ROOT / "bazel-bin/tests/emulator"

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 
 import athanor
 import grpc
+import http_pages
 import numpy as np
 import openai
-import pages
 import pytest
 import tiny_decoder
 from athanor.protos import Stub, generate_pb2, model_pb2
@@ -515,7 +515,7 @@ def ask(server: Server, times: int = 1) -> None:
 def awaits(server: Server, name: str, least: float) -> None:
     """Returns once a metric has come that far."""
     end = time.monotonic() + 60
-    while (value := pages.metric(server, name)) < least:
+    while (value := http_pages.metric(server, name)) < least:
         assert time.monotonic() < end, (name, value)
         time.sleep(0.05)
 
@@ -538,7 +538,7 @@ def test_a_collector_that_comes_back_gets_what_it_missed(tmp_path: pathlib.Path)
         collector.start()
         collector.find(lambda span: span.name.endswith("/ServerReady"), 4)
         awaits(server, "athanor_trace_spans_sent_total", 4)
-        assert pages.metric(server, "athanor_trace_spans_dropped_total") == 0
+        assert http_pages.metric(server, "athanor_trace_spans_dropped_total") == 0
         assert log_lines(server, "the collector of spans takes them again")
     finally:
         assert server.stop() == 0, server.log.read_text()
@@ -567,7 +567,7 @@ def test_what_is_refused_is_counted(tmp_path: pathlib.Path) -> None:
     try:
         ask(server, 2)
         awaits(server, "athanor_trace_spans_dropped_total", 2)
-        text = pages.get(server, "/metrics")
+        text = http_pages.get(server, "/metrics")
         assert 'athanor_trace_spans_dropped_total{reason="refused"}' in text
     finally:
         assert server.stop() == 0, server.log.read_text()

@@ -21,7 +21,7 @@ import mlp
 import numpy as np
 import pytest
 from conftest import ROOT, Server
-from pages import get, status_of
+from http_pages import get, status_of
 
 CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
 EVIL = "<script>document.title='owned'</script>\"><b>\\"

@@ -11,7 +11,7 @@ import mlp
 import numpy as np
 import pytest
 from conftest import Server
-from pages import metric
+from http_pages import metric
 
 CONFIG = mlp.Config(widths=(64, 96, 32), batch=16)
 
