@@ -418,7 +418,8 @@ TEST(PagedTest, SchedulesGiveTheSameBits) {
   for (const AttentionSchedule& s : PagedSchedules(*graph, 7, machine.target)) {
     by_height[{s.row_tile, s.mr}].push_back(s);
   }
-  ASSERT_GT(by_height.size(), 10u);
+  // Registers allow 15 with AVX-512, 9 with AVX2, 4 with less.
+  ASSERT_GE(by_height.size(), machine.target.vector_bytes() == 64 ? 15u : 4u);
   std::string bits;
   size_t turn = 0;
   for (const auto& [height, schedules] : by_height) {
