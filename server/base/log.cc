@@ -18,9 +18,10 @@ namespace {
 struct Logging {
   std::shared_ptr<spdlog::logger> logger;
   bool json = false;
+  std::unique_ptr<Logging> before;  // of tests that begin anew
 };
 
-// Set once by InitLog and never freed: threads may log until the very end.
+// Set by InitLog and never freed: threads may log until the very end.
 std::atomic<Logging*> logging{nullptr};
 
 bool IsPlain(absl::string_view text) {
@@ -89,6 +90,7 @@ void InitLog(absl::string_view level, absl::string_view format) {
   log->logger->set_pattern(log->json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%f","level":"%l",%v})"
                                      : "%Y-%m-%dT%H:%M:%S.%f %l %v");
   log->logger->flush_on(spdlog::level::debug);
+  log->before.reset(logging.load(std::memory_order_acquire));
   logging.store(log.release(), std::memory_order_release);
 }
 
