@@ -286,10 +286,12 @@ TEST_F(RepositoryTest, ParametersOfCallsAreRefusedByName) {
 TEST_F(RepositoryTest, UploadsAndTheRepositoryDoNotShareNames) {
   WriteScale("m/1", 3);
   Begin();
-  Upload upload(&core_->registry(), &core_->ledger(), core_->options());
   absl::Status status;
-  for (const auto& message : UploadMessages("m", ScaleModel({4}))) {
-    if (status.ok()) status = upload.Take(message);
+  {
+    Upload upload(&core_->registry(), &core_->ledger(), core_->options());
+    for (const auto& message : UploadMessages("m", ScaleModel({4}))) {
+      if (status.ok()) status = upload.Take(message);
+    }
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("is one of --model_repository"));
