@@ -212,7 +212,7 @@ TEST_F(TlsTest, AuthoritiesOfClients) {
       SSL_VERIFY_NONE);
 }
 
-// Which would show a client's certificate without those between it and its authority.
+// Resuming would show a client's certificate without those between it and its authority.
 TEST_F(TlsTest, SessionsAreResumedUnlessClientsAreAskedForCertificates) {
   const std::string ca = testing::TempDir() + "/tls-client-ca.pem";
   const TestPems authority = Signed({.name = "ca", .authority = true});
