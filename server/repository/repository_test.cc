@@ -55,7 +55,8 @@ TEST_F(RepositoryTest, ARestartFindsEverythingStored) {
   EXPECT_EQ(Find("m", "3")->row().created_us, created);
   EXPECT_EQ(Answer("m"), 10);
   Remove("m");
-  Begin();
+  Begin();  // which waits for the repository's versions, not for others that are stored
+  EXPECT_TRUE(Await(*Find("m")).ok());
   EXPECT_THAT(Index(), ElementsAre("m/3 READY"));  // an empty folder may be one that is not mounted
   WriteScale("other/1", 2);
   Begin();

@@ -30,6 +30,11 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:grpc::internal::ServerStreamingHandler<*>::Deserialize(\n"
          // Generated code, which reads buffers that these libraries hand over.
          "race_top:::_InternalParse(\n"
+         // protobuf's last act on a map that reflection wrote is the unlocking, a jump: it seems to
+         // be our code that unlocks what protobuf locked.
+         "mutex:/usr/include/google/protobuf/map_field.h\n"
+         // A status of Abseil's is counted down, and freed at 0, in its library.
+         "race:/usr/include/absl/status/status.h\n"
          "called_from_lib:libgrpc++.so\n"
          "called_from_lib:libgrpc.so\n"
          "called_from_lib:libgpr.so\n"
