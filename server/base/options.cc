@@ -262,8 +262,8 @@ constexpr FlagRow kFlags[] = {
     {"contexts", FlagType::kInt, &O::contexts, 1, 1024,
      "most requests of one plan that run at once, each with its own arena"},
     {"inline_us", FlagType::kInt, &O::inline_us, 0, 1'000'000,
-     "run time in microseconds below which a request runs on the thread that read it, by its "
-     "estimate"},
+     "run time in microseconds up to which a request runs on the thread that read it, by what "
+     "earlier ones took or, before them, by an estimate"},
     {"kv_memory", FlagType::kBytes, &O::kv_memory, 0, kTop,
      "most memory for keys and values of each language model, taken as sequences need it; 0: that "
      "of 64 sequences of --max_model_len tokens, and at most half of what --memory_limit leaves "

@@ -107,11 +107,11 @@ TEST(RunPacesTest, PredictionsAreScaledByWhatRunsTook) {
   const Ticket ticket{.model = "m", .predicted_us = 100};
   EXPECT_EQ(paces.Cost(ticket), 100);
   EXPECT_FALSE(paces.Knows("m"));
-  paces.Learn("m", 100, microseconds(300));
+  paces.Learn("m", 100, microseconds(300), 1);
   EXPECT_TRUE(paces.Knows("m"));
   EXPECT_EQ(paces.Of("m"), 2);  // the prediction has the weight of one run
   EXPECT_EQ(paces.Cost(ticket), 200);
-  for (int i = 0; i < 200; ++i) paces.Learn("m", 100, microseconds(300));
+  for (int i = 0; i < 200; ++i) paces.Learn("m", 100, microseconds(300), 1);
   EXPECT_NEAR(paces.Of("m"), 3, 1e-3);
   EXPECT_EQ(paces.Of("n"), 1);
   paces.Forget("m");

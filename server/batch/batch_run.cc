@@ -259,7 +259,7 @@ void RunBatch(Batch batch, RequestQueue& queue, Staging& staging) {
   for (const Running* one : running) predicted_us *= one->status.ok() ? 1 : 0;
   const Clock::duration took = Clock::now() - began;
   batch.lease = {};  // the next batch may run while these are answered
-  queue.Ran(model, predicted_us, took);
+  queue.Ran(model, predicted_us, took, running.size());
   for (const Running& one : all) one.request->End(*one.plan, one.status, one.times);
 }
 

@@ -144,10 +144,10 @@ absl::Status RequestQueue::Admit(const Ticket& ticket) {
 ContextPool::Lease RequestQueue::TryNow(const Ticket& ticket, const ServedPlan& plan) {
   const bool joins = !ticket.group.empty() && ticket.rows() < ticket.batching->most_rows;
   if (joins && options_.batch_delay.count() > 0) return {};
-  if (count_.load(std::memory_order_relaxed) == 0) return plan.contexts->TryRun();
+  if (!joins && count_.load(std::memory_order_relaxed) == 0) return plan.contexts->TryRun();
   MutexLock lock(mu_);
-  if (admission_.waits(ticket.model)) return {};
-  ContextPool::Lease lease = plan.contexts->TryRun();
+  if (admission_.waits(ticket.model) || (joins && paces_.Shares(ticket.model))) return {};
+  ContextPool::Lease lease = plan.contexts->TryRun(joins);
   // Other models wait meanwhile: charge this run to its model too.
   if (const auto level = levels_.find(ticket.priority); lease && level != levels_.end()) {
     Level& l = level->second;
@@ -428,14 +428,20 @@ std::optional<Batch> RequestQueue::Next() {
   }
 }
 
-void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::duration took) {
+void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::duration took,
+                       size_t requests) {
   if (predicted_us > 0) {
     MutexLock lock(mu_);
-    paces_.Learn(model, predicted_us, took);
+    paces_.Learn(model, predicted_us, took, requests);
   }
   ++changes_;
   changed_.NotifyOne();
   freed_.NotifyAll();
+}
+
+double RequestQueue::Expect(const Ticket& ticket) const {
+  MutexLock lock(mu_);
+  return paces_.CostAlone(ticket);
 }
 
 void RequestQueue::Forget(const std::string& model) {

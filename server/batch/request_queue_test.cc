@@ -155,10 +155,15 @@ TEST_F(RequestQueueTest, TooLongAWaitIsRefusedAndWhatGoesFirstDoesNotWait) {
   // Runs with prediction 0 do not change predictions; others do.
   queue_.Ran("m", 0, microseconds(1));
   EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
+  EXPECT_EQ(queue_.Expect(another->ticket()), 100);
   for (int i = 0; i < 4; ++i) queue_.Ran("m", 1000, microseconds(100));
   EXPECT_TRUE(queue_.Admit(another->ticket()).ok());
+  EXPECT_LT(queue_.Expect(another->ticket()), 50);
+  for (int i = 0; i < 99; ++i) queue_.Ran("m", 10'000, microseconds(10), 10);
+  EXPECT_GT(queue_.Expect(another->ticket()), 10) << "alone it takes more than its part of a call";
   queue_.Forget("m");
   EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
+  EXPECT_EQ(queue_.Expect(another->ticket()), 100);
 }
 
 TEST_F(RequestQueueTest, ThoseOfOneGroupShareACallAsFarAsTheyFit) {
@@ -378,6 +383,25 @@ TEST_F(RequestQueueTest, WhatRunsAtOnceMakesNoFurtherContexts) {
   EXPECT_FALSE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
   EXPECT_TRUE(plan_->contexts->TryAcquire()) << "runners do";
   EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
+}
+
+// Its next call is about to begin, with all that came meanwhile.
+TEST_F(RequestQueueTest, WhatCouldShareACallWaitsBehindARunOfItsModel) {
+  const auto joins = NewRequest(plan_, {1}, {.group = "g"});
+  std::vector<ContextPool::Lease> both;
+  for (int i = 0; i < 2; ++i) both.push_back(plan_->contexts->TryAcquire());
+  both.pop_back();
+  EXPECT_FALSE(queue_.TryNow(joins->ticket(), *plan_));
+  EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_)) << "it shares with nobody";
+  EXPECT_TRUE(
+      queue_.TryNow(NewRequest(plan_, {1}, {.group = "g", .most_rows = 1})->ticket(), *plan_))
+      << "it fills a call";
+  both.clear();
+  EXPECT_TRUE(queue_.TryNow(joins->ticket(), *plan_));
+  queue_.Ran("m", 100, microseconds(100), 2);
+  EXPECT_FALSE(queue_.TryNow(joins->ticket(), *plan_)) << "there are others, it seems";
+  queue_.Ran("m", 100, microseconds(100), 1);
+  EXPECT_TRUE(queue_.TryNow(joins->ticket(), *plan_));
 }
 
 TEST_F(RequestQueueTest, StoppedItGivesWhatWaitsAndThenNothing) {

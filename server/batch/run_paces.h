@@ -1,7 +1,7 @@
 // How long the runs of each model take, compared with their predictions: a moving average of the
 // ratio, by which later predictions are scaled. Not thread-safe: the queue locks.
 //
-//   paces.Learn("m/1", predicted_us, took);
+//   paces.Learn("m/1", predicted_us, took, requests);
 //   double us = paces.Cost(ticket);
 #ifndef ATHANOR_SERVER_BATCH_RUN_PACES_H_
 #define ATHANOR_SERVER_BATCH_RUN_PACES_H_
@@ -17,9 +17,9 @@ namespace athanor {
 
 class RunPaces {
  public:
-  // Learns that runs predicted to take `predicted_us`, above 0, took `took`.
+  // Learns that a call of so many requests, predicted to take `predicted_us`, above 0, took `took`.
   void Learn(const std::string& model, int64_t predicted_us,
-             std::chrono::steady_clock::duration took);
+             std::chrono::steady_clock::duration took, size_t requests);
   void Forget(const std::string& model) { paces_.erase(model); }
 
   bool Knows(const std::string& model) const { return paces_.contains(model); }
@@ -29,11 +29,22 @@ class RunPaces {
   double Cost(const Ticket& ticket) const {
     return static_cast<double>(ticket.predicted_us) * Of(ticket.model);
   }
+  // As Cost, by calls of one request alone: a shared one takes less for each of its requests.
+  double CostAlone(const Ticket& ticket) const;
+  // Reports whether the latest call of the model was shared.
+  bool Shares(const std::string& model) const;
 
  private:
-  struct Pace {
+  // A moving average of ratios; the prediction itself has the weight of one run.
+  struct Average {
+    void Add(double of);
+
     double ratio = 1;
     int64_t runs = 0;
+  };
+  struct Pace {
+    Average all, alone;
+    bool shared = false;
   };
 
   absl::flat_hash_map<std::string, Pace> paces_;  // by model

@@ -60,7 +60,7 @@ struct InferenceStart {
   ServerLedger::Reservation memory = {};
   // Bytes to reserve while it runs, beside a copy of the reply's.
   int64_t bytes = 0;
-  // This thread may run the request itself if its predicted time is below --inline_us.
+  // This thread may run the request itself if that is expected to take at most --inline_us.
   bool runs_here = false;
 };
 

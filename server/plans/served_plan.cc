@@ -32,11 +32,12 @@ ContextPool::Lease ContextPool::TryAcquire() {
   return context == nullptr ? Lease() : Lease(shared_from_this(), std::move(context));
 }
 
-ContextPool::Lease ContextPool::TryRun() {
+ContextPool::Lease ContextPool::TryRun(bool alone) {
   Lease lease;
   {
     MutexLock lock(mu_);
-    if (free_.empty() && made_ > 0) return {};
+    const auto free = static_cast<int64_t>(free_.size());
+    if (made_ > 0 && (free == 0 || (alone && free < made_))) return {};
     if (std::unique_ptr<RunContext> context = Take()) {
       lease = Lease(shared_from_this(), std::move(context));
     }

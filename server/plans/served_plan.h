@@ -57,9 +57,9 @@ class ContextPool : public std::enable_shared_from_this<ContextPool> {
   // An empty lease if none is free. A context is made if allowed and memory suffices.
   Lease TryAcquire();
   // As TryAcquire, for a run that begins at once: its turn on the device has begun. Returns an
-  // empty lease also if others there go first, and makes the first context only: whoever queues
-  // then makes further ones, if there is a turn for them.
-  Lease TryRun();
+  // empty lease also if others there go first or, with `alone`, have a context, and makes the first
+  // context only: whoever queues then makes further ones, if there is a turn for them.
+  Lease TryRun(bool alone = false);
 
  private:
   std::unique_ptr<RunContext> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

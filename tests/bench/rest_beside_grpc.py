@@ -1,12 +1,16 @@
 """Measures a call over REST, and one whose input lies in shared memory, beside the same over gRPC.
 
     .venv/bin/python tests/bench/rest_beside_grpc.py [--rounds 8] [--calls 400] [--case small]
+        [--perf_analyzer PROGRAM]
 
 One server, one call out at a time, the sides in turn call by call, tensors as bytes. Messages are
 made beforehand, so that a client only sends and receives: gRPC's by its C++ core, REST's by
-`http.client`. A call through shared memory is one over gRPC whose client first copies its input
-there. Prints a line of JSON for each case: times in microseconds, the overhead (a call's time
-beyond that of the model's run, as its answer tells it), and the ratios of each round.
+`http.client`. A call through shared memory is one over gRPC whose input lies there. It is measured
+twice: with the input in place, beside gRPC's message that is made; and from an array, which the
+client copies there, or makes a message of. Prints a line of JSON for each case: times in
+microseconds, the overhead (a call's time beyond that of the model's run, as its answer tells it),
+and the ratios of each round. With Triton's load generator, another line has what it measures of the
+case "in" over gRPC with and without shared memory: its C++ client waits less beside the call.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ import http.client
 import json
 import multiprocessing.shared_memory
 import os
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -80,16 +86,12 @@ def grpc_request(x: np.ndarray) -> oip.ModelInferRequest:
     return request
 
 
-def grpc_side(channel: grpc.Channel, request: oip.ModelInferRequest,
-              before: Callable[[], None] | None = None) -> Side:
-    """Calls over gRPC; `before` is part of each call."""
+def grpc_side(channel: grpc.Channel, message: Callable[[], bytes]) -> Side:
+    """Calls over gRPC; making the message is part of each call."""
     send = channel.unary_unary(METHOD)
-    data = request.SerializeToString()
 
     def call() -> object:
-        if before is not None:
-            before()
-        return send(data)
+        return send(message())
 
     def read(answer: object) -> Answer:
         reply = oip.ModelInferResponse.FromString(answer)
@@ -123,9 +125,10 @@ def rest_side(connection: http.client.HTTPConnection, x: np.ndarray) -> Side:
 
 
 @contextlib.contextmanager
-def shared_side(channel: grpc.Channel, connection: http.client.HTTPConnection,
-                x: np.ndarray) -> Iterator[Side]:
-    """Calls over gRPC whose input is copied into a registered region of shared memory."""
+def shared_sides(channel: grpc.Channel, connection: http.client.HTTPConnection,
+                 x: np.ndarray) -> Iterator[dict[str, Side]]:
+    """Calls over gRPC whose input lies in a registered region of shared memory: in place, and
+    copied there from an array."""
     def ask(what: str, body: Row) -> None:
         connection.request("POST", f"/v2/systemsharedmemory/region/bench/{what}", json.dumps(body))
         response = connection.getresponse()
@@ -136,16 +139,19 @@ def shared_side(channel: grpc.Channel, connection: http.client.HTTPConnection,
     region = multiprocessing.shared_memory.SharedMemory(create=True, size=x.nbytes)
     try:
         ask("register", {"key": "/" + region.name, "offset": 0, "byte_size": x.nbytes})
-        data = x.tobytes()
         request = oip.ModelInferRequest(model_name=MODEL)
         given = request.inputs.add(name="x", datatype="FP32", shape=x.shape)
         given.parameters["shared_memory_region"].string_param = "bench"
         given.parameters["shared_memory_byte_size"].int64_param = x.nbytes
+        message = request.SerializeToString()
 
-        def copy() -> None:
-            region.buf[:x.nbytes] = data
+        def copied() -> bytes:
+            np.ndarray(x.shape, x.dtype, region.buf)[:] = x
+            return message
 
-        yield grpc_side(channel, request, copy)
+        copied()
+        yield {"shared": grpc_side(channel, lambda: message),
+               "shared_from_array": grpc_side(channel, copied)}
         ask("unregister", {})
     finally:
         region.close()
@@ -185,9 +191,12 @@ def measure(case: str, served: Served, http_address: str, rounds: int, calls: in
         host, _, port = http_address.rpartition(":")
         connection = stack.enter_context(
             contextlib.closing(http.client.HTTPConnection(host, int(port))))
-        sides = {"grpc": grpc_side(channel, grpc_request(x)), "rest": rest_side(connection, x)}
+        message = grpc_request(x).SerializeToString()
+        sides = {"grpc": grpc_side(channel, lambda: message), "rest": rest_side(connection, x)}
         if case != "small":
-            sides["shared"] = stack.enter_context(shared_side(channel, connection, x))
+            sides["grpc_from_array"] = grpc_side(
+                channel, lambda: grpc_request(x).SerializeToString())
+            sides |= stack.enter_context(shared_sides(channel, connection, x))
         for name, side in sides.items():
             np.testing.assert_array_equal(side.read(side.call()).values.reshape(expected.shape),
                                           expected, err_msg=name)
@@ -202,8 +211,38 @@ def measure(case: str, served: Served, http_address: str, rounds: int, calls: in
     row["rest_over_grpc"] = spread([of["rest"]["p50_us"] / of["grpc"]["p50_us"]
                                     for of in measured])
     if "shared" in sides:
-        row["shared_overhead_over_grpc"] = spread(
-            [of["shared"]["overhead_us"] / of["grpc"]["overhead_us"] for of in measured])
+        for way in ("", "_from_array"):
+            row[f"shared{way}_overhead_over_grpc"] = spread(
+                [of[f"shared{way}"]["overhead_us"] / of[f"grpc{way}"]["overhead_us"]
+                 for of in measured])
+    return row
+
+
+def analyze(program: str, address: str, rounds: int) -> Row:
+    """The row of Triton's load generator: inputs made once, one call out at a time."""
+    sides = {"grpc": [], "shared": ["--shared-memory=system", "--output-shared-memory-size=1024"]}
+    measured: list[dict[str, tuple[int, int]]] = []
+    with athanor.Client(address) as client, contextlib.ExitStack() as stack:
+        model = client.upload(summed(NUMBERS), name=MODEL, budget="0")
+        stack.callback(model.delete)
+        model.wait("baseline")
+        for _ in range(rounds):
+            told = {}
+            for name, flags in sides.items():
+                said = subprocess.run(
+                    [program, "-i", "grpc", "-u", address, "-m", MODEL, "--percentile=50",
+                     "--measurement-interval=1500", "--stability-percentage=999", *flags],
+                    capture_output=True, text=True, check=True).stdout
+                p50 = int(re.search(r"p50 latency: (\d+) usec", said)[1])
+                told[name] = p50, p50 - int(re.search(r"compute infer (\d+) usec", said)[1])
+            measured.append(told)
+    row: Row = {"bench": "rest_beside_grpc", "case": "perf_analyzer", "bytes_in": 4 * NUMBERS,
+                "rounds": rounds, "load": os.getloadavg()[0]}
+    for name in sides:
+        p50, over = np.median([told[name] for told in measured], axis=0)
+        row[name] = {"p50_us": float(p50), "overhead_us": float(over)}
+    row["shared_overhead_over_grpc"] = spread(
+        [told["shared"][1] / told["grpc"][1] for told in measured])
     return row
 
 
@@ -213,12 +252,16 @@ def main() -> int:
     parser.add_argument("--case", choices=CASES, action="append", help="only this one")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--calls", type=int, default=400, help="of each side in a round")
+    parser.add_argument("--perf_analyzer", metavar="PROGRAM", help="Triton's load generator")
     parser.add_argument("flags", nargs="*", help="of the server, after --")
     args = parser.parse_args()
     http_address = free_address()
-    with server(f"--http_listen={http_address}", "--shared_memory=/psm_*", *args.flags) as served:
+    with server(f"--http_listen={http_address}", "--shared_memory=*", *args.flags) as served:
         for case in args.case or CASES:
             print(json.dumps(measure(case, served, http_address, args.rounds, args.calls)
+                             | {"flags": args.flags}), flush=True)
+        if args.perf_analyzer:
+            print(json.dumps(analyze(args.perf_analyzer, served.address, args.rounds)
                              | {"flags": args.flags}), flush=True)
     return 0
 
