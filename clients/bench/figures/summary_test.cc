@@ -189,6 +189,19 @@ TEST(SummaryTest, AGeneratorThatIsLateSaysSo) {
   EXPECT_DOUBLE_EQ(summary["slo_share"], 0.5);
 }
 
+TEST(SummaryTextTest, FiguresHaveNoExponentWhereDigitsAreRead) {
+  const nlohmann::json figures = {{"calls", 16066},
+                                  {"rate", 11104.36},
+                                  {"ms", 0.185299},
+                                  {"tiny", 6.3e-7},
+                                  {"ci95", {{"rate", {999.96, 12345.6}}}}};
+  EXPECT_EQ(FigureText(figures, "calls"), "16066");
+  EXPECT_EQ(FigureText(figures, "rate"), "11104 [1000, 12346]");
+  EXPECT_EQ(FigureText(figures, "ms"), "0.1853");
+  EXPECT_EQ(FigureText(figures, "tiny"), "6.3e-07");
+  EXPECT_EQ(FigureText(figures, "absent"), "-");
+}
+
 TEST(SummaryTest, ARunThatDriftsIsNotSteady) {
   const json level = Summarise(Result(30, 300, [](int) { return 5; }), Options(30, 10), {});
   EXPECT_TRUE(level["steady"]["steady"]);

@@ -38,6 +38,13 @@ bool IsInterval(const json& ci) {
   return ci.is_array() && ci.size() == 2 && ci[0].is_number() && ci[1].is_number();
 }
 
+// Without an exponent where whole digits are read more easily.
+std::string NumberText(double value) {
+  const double size = std::abs(value);
+  if (size >= 1e3 && size < 1e12) return absl::StrFormat("%.0f", value);
+  return absl::StrFormat("%.4g", value);
+}
+
 }  // namespace
 
 const json& At(const json& object, const std::string& key) {
@@ -50,9 +57,10 @@ const json& At(const json& object, const std::string& key) {
 std::string FigureText(const json& summary, const std::string& key) {
   const json& value = At(summary, key);
   if (!value.is_number()) return "-";
-  std::string text = absl::StrFormat("%.4g", value.get<double>());
+  std::string text = NumberText(value.get<double>());
   if (const json& ci = At(At(summary, "ci95"), key); IsInterval(ci)) {
-    absl::StrAppendFormat(&text, " [%.4g, %.4g]", ci[0].get<double>(), ci[1].get<double>());
+    absl::StrAppend(&text, " [", NumberText(ci[0].get<double>()), ", ",
+                    NumberText(ci[1].get<double>()), "]");
   }
   return text;
 }
