@@ -46,14 +46,15 @@ void LogFailedCall(const CallLabels& call, const absl::Status& told) {
   const std::string code = absl::StatusCodeToString(told.code());
   const auto held_back = FailedLimits().Pass(absl::StrCat(code, " ", call.client));
   if (!held_back.has_value()) return;
-  LogInfo("call failed", {{"request", call.request},
-                          {"method", call.method},
-                          {"peer", call.peer},
-                          {"client", call.client},
-                          LogField::Optional("trace", call.trace),
-                          {"code", code},
-                          {"error", told.message()},
-                          {"held_back", *held_back}});
+  const bool left = told.code() == absl::StatusCode::kCancelled;
+  LogInfo(left ? "call cancelled" : "call failed", {{"request", call.request},
+                                                    {"method", call.method},
+                                                    {"peer", call.peer},
+                                                    {"client", call.client},
+                                                    LogField::Optional("trace", call.trace),
+                                                    {"code", code},
+                                                    {"error", told.message()},
+                                                    {"held_back", *held_back}});
 }
 
 void LogAuditedCall(const CallLabels& call, absl::string_view model, bool always) {

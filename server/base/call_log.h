@@ -27,8 +27,9 @@ struct CallLabels {
   absl::string_view client;      // the identity; empty: none is known
   absl::string_view trace = "";  // its number; empty: the call is not recorded
 };
-// Logs what the caller was told, at most 20 lines a second of an identity and a code, so that
-// refusals in an overload hide neither other failures nor those of others; at most 200 together.
+// Logs what the caller was told, or that it left (CANCELLED), at most 20 lines a second of an
+// identity and a code, so that refusals in an overload hide neither other failures nor those of
+// others; at most 200 together.
 void LogFailedCall(const CallLabels& call, const absl::Status& told);
 // Logs that the caller has done what the table of RPCs marks (server/access/rpcs.h). `always`: of
 // an administrator, whose lines are all written; of any other at most 20 a second, 200 together.

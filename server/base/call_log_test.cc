@@ -11,6 +11,7 @@ namespace athanor {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(CallLogTest, KeepsIdsThatAreFit) {
@@ -33,6 +34,15 @@ TEST(CallLogTest, LogsOneLineForACall) {
   EXPECT_THAT(line, HasSubstr("call failed"));
   EXPECT_THAT(line, HasSubstr("request=r-1 method=ModelInfer peer=ipv4:10.0.0.7:1 client=team-a"));
   EXPECT_THAT(line, HasSubstr("code=NOT_FOUND"));
+}
+
+TEST(CallLogTest, AClientThatLeavesIsNoFailure) {
+  InitLog("info", "text");
+  testing::internal::CaptureStderr();
+  LogFailedCall({"r-1", "WatchCompileJob", "ipv4:10.0.0.7:1"}, absl::CancelledError("it left"));
+  const std::string line = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(line, HasSubstr("call cancelled"));
+  EXPECT_THAT(line, Not(HasSubstr("failed")));
 }
 
 TEST(CallLogTest, RefusalsHideNoOtherFailures) {
