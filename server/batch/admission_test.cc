@@ -111,8 +111,11 @@ TEST(RunPacesTest, PredictionsAreScaledByWhatRunsTook) {
   EXPECT_TRUE(paces.Knows("m"));
   EXPECT_EQ(paces.Of("m"), 2);  // the prediction has the weight of one run
   EXPECT_EQ(paces.Cost(ticket), 200);
-  for (int i = 0; i < 200; ++i) paces.Learn("m", 100, microseconds(300), 1);
+  for (int i = 0; i < 200; ++i) paces.Learn("m", 100, microseconds(300), 2);
   EXPECT_NEAR(paces.Of("m"), 3, 1e-3);
+  EXPECT_TRUE(paces.Shares("m"));
+  paces.Learn("m", 100, microseconds(300), 1);
+  EXPECT_FALSE(paces.Shares("m"));
   EXPECT_EQ(paces.Of("n"), 1);
   paces.Forget("m");
   EXPECT_EQ(paces.Of("m"), 1);

@@ -435,13 +435,8 @@ void RequestQueue::Ran(const std::string& model, int64_t predicted_us, Clock::du
     paces_.Learn(model, predicted_us, took, requests);
   }
   ++changes_;
-  changed_.NotifyOne();
+  if (count_ > 0) changed_.NotifyOne();
   freed_.NotifyAll();
-}
-
-double RequestQueue::Expect(const Ticket& ticket) const {
-  MutexLock lock(mu_);
-  return paces_.CostAlone(ticket);
 }
 
 void RequestQueue::Forget(const std::string& model) {

@@ -52,7 +52,8 @@ class RequestQueue {
   absl::Status Admit(const Ticket& ticket);
   // Returns a context with a turn on the device if the request need not wait: no request of its
   // model waits, a context is free, and no others there go first; if it could share a call, also
-  // none of its model runs, and the latest call was not shared. Otherwise returns an empty lease.
+  // its plan does not run, and the model's latest call was not shared. Otherwise returns an empty
+  // lease.
   ContextPool::Lease TryNow(const Ticket& ticket, const ServedPlan& plan);
   // Waits for a context of `plan`, which must have at least one. For a runner that holds none.
   ContextPool::Lease AwaitContext(const ServedPlan& plan);
@@ -67,10 +68,7 @@ class RequestQueue {
   // `predicted_us` is 0, the call does not change predictions.
   void Ran(const std::string& model, int64_t predicted_us, Clock::duration took,
            size_t requests = 1);
-  // Returns how long the ticket's run is expected to take alone, in microseconds: its prediction,
-  // scaled by what Ran has learnt of such calls of its model.
-  double Expect(const Ticket& ticket) const;
-  // Drops what Ran has learnt of a deleted model.
+  // Drops what Ran has learnt of a deleted version, by its Describe().
   void Forget(const std::string& model);
   void Stop();
 

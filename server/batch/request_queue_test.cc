@@ -155,15 +155,10 @@ TEST_F(RequestQueueTest, TooLongAWaitIsRefusedAndWhatGoesFirstDoesNotWait) {
   // Runs with prediction 0 do not change predictions; others do.
   queue_.Ran("m", 0, microseconds(1));
   EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
-  EXPECT_EQ(queue_.Expect(another->ticket()), 100);
   for (int i = 0; i < 4; ++i) queue_.Ran("m", 1000, microseconds(100));
   EXPECT_TRUE(queue_.Admit(another->ticket()).ok());
-  EXPECT_LT(queue_.Expect(another->ticket()), 50);
-  for (int i = 0; i < 99; ++i) queue_.Ran("m", 10'000, microseconds(10), 10);
-  EXPECT_GT(queue_.Expect(another->ticket()), 10) << "alone it takes more than its part of a call";
   queue_.Forget("m");
   EXPECT_FALSE(queue_.Admit(another->ticket()).ok());
-  EXPECT_EQ(queue_.Expect(another->ticket()), 100);
 }
 
 TEST_F(RequestQueueTest, ThoseOfOneGroupShareACallAsFarAsTheyFit) {

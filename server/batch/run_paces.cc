@@ -14,20 +14,9 @@ constexpr double kLeastRatio = 1e-3, kMostRatio = 1e3;
 
 }  // namespace
 
-void RunPaces::Average::Add(double of) {
-  const double share = std::max(kNewShare, 1.0 / static_cast<double>(++runs + 1));
-  ratio += share * (of - ratio);
-}
-
 double RunPaces::Of(const std::string& model) const {
   const auto pace = paces_.find(model);
-  return pace == paces_.end() ? 1 : pace->second.all.ratio;
-}
-
-double RunPaces::CostAlone(const Ticket& ticket) const {
-  const auto pace = paces_.find(ticket.model);
-  return static_cast<double>(ticket.predicted_us) *
-         (pace == paces_.end() ? 1 : pace->second.alone.ratio);
+  return pace == paces_.end() ? 1 : pace->second.ratio;
 }
 
 bool RunPaces::Shares(const std::string& model) const {
@@ -37,14 +26,14 @@ bool RunPaces::Shares(const std::string& model) const {
 
 void RunPaces::Learn(const std::string& model, int64_t predicted_us,
                      std::chrono::steady_clock::duration took, size_t requests) {
-  const double ratio = std::clamp(
-      std::chrono::duration<double, std::micro>(took).count() / static_cast<double>(predicted_us),
-      kLeastRatio, kMostRatio);
+  const double ratio =
+      std::chrono::duration<double, std::micro>(took).count() / static_cast<double>(predicted_us);
   if (paces_.size() > kMostPaces) paces_.clear();
   Pace& pace = paces_[model];
-  pace.all.Add(ratio);
   pace.shared = requests > 1;
-  if (!pace.shared) pace.alone.Add(ratio);
+  // The prediction itself has the weight of one run.
+  const double share = std::max(kNewShare, 1.0 / static_cast<double>(++pace.runs + 1));
+  pace.ratio += share * (std::clamp(ratio, kLeastRatio, kMostRatio) - pace.ratio);
 }
 
 }  // namespace athanor

@@ -1,7 +1,7 @@
 // How long the runs of each model take, compared with their predictions: a moving average of the
 // ratio, by which later predictions are scaled. Not thread-safe: the queue locks.
 //
-//   paces.Learn("m/1", predicted_us, took, requests);
+//   paces.Learn(model, predicted_us, took, requests);
 //   double us = paces.Cost(ticket);
 #ifndef ATHANOR_SERVER_BATCH_RUN_PACES_H_
 #define ATHANOR_SERVER_BATCH_RUN_PACES_H_
@@ -23,27 +23,19 @@ class RunPaces {
   void Forget(const std::string& model) { paces_.erase(model); }
 
   bool Knows(const std::string& model) const { return paces_.contains(model); }
+  // Reports whether the latest call of the model was shared.
+  bool Shares(const std::string& model) const;
   // Returns actual over predicted time; 1 if nothing was learnt.
   double Of(const std::string& model) const;
   // Returns the scaled prediction of the ticket's run, in microseconds.
   double Cost(const Ticket& ticket) const {
     return static_cast<double>(ticket.predicted_us) * Of(ticket.model);
   }
-  // As Cost, by calls of one request alone: a shared one takes less for each of its requests.
-  double CostAlone(const Ticket& ticket) const;
-  // Reports whether the latest call of the model was shared.
-  bool Shares(const std::string& model) const;
 
  private:
-  // A moving average of ratios; the prediction itself has the weight of one run.
-  struct Average {
-    void Add(double of);
-
+  struct Pace {
     double ratio = 1;
     int64_t runs = 0;
-  };
-  struct Pace {
-    Average all, alone;
     bool shared = false;
   };
 

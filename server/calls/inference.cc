@@ -238,7 +238,7 @@ void Inference::Execute(bool runs_here) {
   turn_ = std::make_shared<Turn>(MakeTicket(), this);
   RequestQueue& queue = core_.requests();
   const Ticket& ticket = turn_->ticket();
-  if (runs_here && queue.Expect(ticket) <= static_cast<double>(core_.options().inline_us)) {
+  if (runs_here && tapped_ == nullptr && ticket.predicted_us <= core_.options().inline_us) {
     if (ContextPool::Lease lease = queue.TryNow(ticket, *plan_)) {
       Staging none(&core_.ledger());
       RunBatch({plan_, std::move(lease), {turn_}}, queue, none);

@@ -148,6 +148,20 @@ TEST_F(InferenceTest, AnswersOnThisThreadOrOnARunner) {
   }
 }
 
+// Of a backend whose runs all take a millisecond, by its own estimate.
+TEST_F(InferenceTest, ARunThatIsExpectedToBeLongGoesToARunner) {
+  for (const int64_t most : {999, 1000}) {
+    core_.reset();
+    options_.inline_us = most;
+    core_ = ServerCore::Create(options_, EvaluatorFactory(control_)).value();
+    Serve(absl::StrCat("m", most), ScaleModel({1, -2}));
+    Caller caller(*core_, FloatRequest(absl::StrCat("m", most), {3, 4}));
+    caller.inference().Begin({.runs_here = true});
+    ASSERT_TRUE(caller.AwaitEnd().ok());
+    EXPECT_EQ(caller.thread == std::this_thread::get_id(), most == 1000) << most;
+  }
+}
+
 TEST_F(InferenceTest, RefusalsSayWhatIsWrong) {
   Serve("m", ScaleModel({1, -2}));
   Caller absent(*core_, FloatRequest("absent", {1}));

@@ -14,6 +14,11 @@ namespace {
 // first is a low guess and the second a high one, so that no long run is taken for a short one.
 constexpr int64_t kWorkPerMicrosecond = 4'000;
 constexpr int64_t kLaunchesPerMicrosecond = 4;
+// Each run moves the pace by so much towards itself, so that it stays at the runs' median, and one
+// that was interrupted counts as any other.
+constexpr double kPaceStep = 1.1;
+// What runs may change of a guess: short runs of one size say little about long ones of another.
+constexpr double kMostPace = 8;
 
 }  // namespace
 
@@ -114,7 +119,7 @@ std::vector<int64_t> ExecutorRunner::PlanDims(absl::Span<const int64_t> dims) co
   return own;
 }
 
-int64_t ExecutorRunner::EstimateMicroseconds(absl::Span<const int64_t> dims) const {
+double ExecutorRunner::Guess(absl::Span<const int64_t> dims) const {
   const std::vector<int64_t> own = PlanDims(dims);
   const auto value = [&](int id) {
     return static_cast<double>(std::max<int64_t>(0, work_sizes_.EvaluateOne(id, own)));
@@ -126,9 +131,12 @@ int64_t ExecutorRunner::EstimateMicroseconds(absl::Span<const int64_t> dims) con
     work += turns * (value(step.flops) + value(step.bytes));
     launches += turns;
   }
+  return work / kWorkPerMicrosecond + launches / kLaunchesPerMicrosecond;
+}
+
+int64_t ExecutorRunner::EstimateMicroseconds(absl::Span<const int64_t> dims) const {
   constexpr double kMost = 1e15;  // years
-  return static_cast<int64_t>(
-      std::min(kMost, work / kWorkPerMicrosecond + launches / kLaunchesPerMicrosecond));
+  return static_cast<int64_t>(std::min(kMost, Guess(dims) * pace_));
 }
 
 void ExecutorRunner::AddStates(const Graph& graph, const v1::Plan& plan) {
@@ -181,16 +189,23 @@ absl::Status ExecutorRunner::Run(RunContext& run_context, absl::Span<const int64
   }
   const auto began = Clock::now();
   const absl::Status status = RunNow(context, dims, inputs, outputs, limits);
-  if (status.ok()) Learn(Clock::now() - began);
+  if (status.ok()) Learn(context, dims, Clock::now() - began);
   return status;
 }
 
-void ExecutorRunner::Learn(Clock::duration took) {
+// Others may learn at the same time, and what one of both has learned be lost.
+void ExecutorRunner::Learn(const Context& context, absl::Span<const int64_t> dims,
+                           Clock::duration took) {
   constexpr int64_t kWeight = 8;
-  // Others may learn at the same time, and one of both be lost: it is an average.
   const int64_t before = usual_ns_.load(std::memory_order_relaxed);
   const int64_t now = std::chrono::nanoseconds(took).count();
   usual_ns_.store(before == 0 ? now : before + (now - before) / kWeight, std::memory_order_relaxed);
+
+  if (context.turn.kind == Turns::Kind::kStep) return;  // nobody asks how long a step will take
+  const double pace = pace_.load(std::memory_order_relaxed);
+  const bool slower = static_cast<double>(now) / 1e3 > Guess(dims) * pace;
+  pace_.store(std::clamp(slower ? pace * kPaceStep : pace / kPaceStep, 1 / kMostPace, kMostPace),
+              std::memory_order_relaxed);
 }
 
 absl::Status ExecutorRunner::RunNow(Context& context, absl::Span<const int64_t> dims,

@@ -64,13 +64,16 @@ class ExecutorRunner final : public PlanRunner {
   absl::Status AddWork(const v1::Plan& plan);
   void AddStates(const Graph& graph, const v1::Plan& plan);
   absl::StatusOr<std::unique_ptr<RunContext>> Make(const StateMemory* states);
+  // Microseconds, before anything has run.
+  double Guess(absl::Span<const int64_t> dims) const;
   std::vector<int64_t> PlanDims(absl::Span<const int64_t> dims) const;
   // As Run, in the context's turn.
   absl::Status RunNow(Context& context, absl::Span<const int64_t> dims,
                       absl::Span<const std::string_view> inputs,
                       absl::Span<const RunOutput> outputs, const RunLimits& limits);
-  // Learns how long a run has taken; returns how long runs have taken lately, whatever their sizes.
-  void Learn(Clock::duration took);
+  // Learns how long a run of these sizes has taken.
+  void Learn(const Context& context, absl::Span<const int64_t> dims, Clock::duration took);
+  // Returns how long runs have taken lately, whatever their sizes.
   Clock::duration usual() const { return std::chrono::nanoseconds(usual_ns_.load()); }
 
   Device* device_ = nullptr;
@@ -87,6 +90,7 @@ class ExecutorRunner final : public PlanRunner {
   std::vector<Work> work_;  // by step
   SharedDevice shared_;
   std::atomic<int64_t> usual_ns_{0};  // moving average; 0: nothing has run
+  std::atomic<double> pace_{1};       // actual over guessed time: follows the median of the runs
   // Shared with the contexts, which may outlive the runner.
   std::shared_ptr<std::atomic<int64_t>> arena_bytes_ = std::make_shared<std::atomic<int64_t>>(0);
 };

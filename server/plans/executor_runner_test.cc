@@ -61,6 +61,30 @@ TEST_F(ExecutorRunnerTest, RunsThePlan) {
   EXPECT_TRUE(call.Right(2));
 }
 
+// A run of a billion operations, by the plan, that takes no second.
+TEST_F(ExecutorRunnerTest, RunsCorrectTheGuessAndNotWithoutBounds) {
+  runner_ =
+      LoadRowPlan(2, device_.get(), {traffic_.get(), &turns_}, int64_t{4'000'000'000}).value();
+  const auto estimate = [&] {
+    return static_cast<double>(runner_->EstimateMicroseconds(std::vector<int64_t>{64}));
+  };
+  const double guess = estimate();
+  EXPECT_GE(guess, 1e6);
+  RowCall call(5);
+  const std::atomic<bool> cancelled = true;
+  EXPECT_FALSE(Run(call, {.cancelled = &cancelled}).ok());
+  EXPECT_EQ(estimate(), guess) << "it did not end";
+  double before = guess;
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(Run(call).ok());
+    EXPECT_LT(estimate(), before);
+    before = estimate();
+  }
+  EXPECT_GT(before, guess / 4);
+  for (int i = 0; i < 90; ++i) ASSERT_TRUE(Run(call).ok());
+  EXPECT_NEAR(estimate(), guess / 8, 1) << "other sizes may take longer";
+}
+
 TEST_F(ExecutorRunnerTest, LoadingIsNoRequest) { EXPECT_EQ(traffic_->Read(), TrafficState{}); }
 
 TEST_F(ExecutorRunnerTest, EveryRunIsCountedAndNoneForEver) {

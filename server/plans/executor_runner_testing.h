@@ -35,12 +35,13 @@ inline std::shared_ptr<const MappedTensor> RowWeight(float value) {
 }
 
 inline absl::StatusOr<std::shared_ptr<PlanRunner>> LoadRowPlan(float weight, Device* device,
-                                                               const SharedDevice& shared) {
+                                                               const SharedDevice& shared,
+                                                               int64_t work = 1 << 20) {
   std::vector<KernelObject> objects;
   for (absl::string_view object : RowPlanObjects()) {
     objects.push_back({.object = std::string(object)});
   }
-  return ExecutorRunner::Load(RowGraph(), RowPlan(), objects, {RowWeight(weight)}, device, {},
+  return ExecutorRunner::Load(RowGraph(), RowPlan(work), objects, {RowWeight(weight)}, device, {},
                               shared);
 }
 

@@ -75,7 +75,8 @@ class PlanRunner {
   // Begins the turn of the context's next run, which then does not wait; ends with that run, or by
   // EndTurn. Returns false, and begins nothing, if others on the device go first.
   virtual bool TryTurn(RunContext&) { return true; }
-  // A guess, for choosing the thread to run on.
+  // Returns how long a run of these sizes will take: a cautious guess, nearer once others have run.
+  // For the choice of the thread to run on, and for order and waits in the queue.
   virtual int64_t EstimateMicroseconds(absl::Span<const int64_t> dims) const = 0;
 };
 

@@ -314,10 +314,12 @@ absl::Status RepositoryModels::Delete(const std::string& name,
                {{"model", name}, {"version", number}, {"error", deleted.status().message()}});
       return deleted.status();
     }
-    for (const auto& version : *deleted) parts_.workers.CancelFor(*version);
+    for (const auto& version : *deleted) {
+      parts_.workers.CancelFor(*version);
+      parts_.requests.Forget(version->Describe());
+    }
     LogInfo("model unloaded", {{"model", name}, {"version", number}});
   }
-  if (!parts_.registry.versions().Find(name, "").ok()) parts_.requests.Forget(name);
   return absl::OkStatus();
 }
 

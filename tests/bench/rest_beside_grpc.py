@@ -3,11 +3,11 @@
     .venv/bin/python tests/bench/rest_beside_grpc.py [--rounds 8] [--calls 400] [--case small]
         [--perf_analyzer PROGRAM]
 
-One server, one call out at a time, the sides in turn call by call, tensors as bytes. Messages are
-made beforehand, so that a client only sends and receives: gRPC's by its C++ core, REST's by
-`http.client`. A call through shared memory is one over gRPC whose input lies there. It is measured
-twice: with the input in place, beside gRPC's message that is made; and from an array, which the
-client copies there, or makes a message of. Prints a line of JSON for each case: times in
+One server, one call out at a time, each side once in a turn, in random order, tensors as bytes.
+Messages are made beforehand, so that a client only sends and receives: gRPC's by its C++ core,
+REST's by `http.client`. A call through shared memory is one over gRPC whose input lies there. It is
+measured twice: with the input in place, beside gRPC's message that is made; and from an array,
+which the client copies there, or makes a message of. Prints a line of JSON for each case: times in
 microseconds, the overhead (a call's time beyond that of the model's run, as its answer tells it),
 and the ratios of each round. With Triton's load generator, another line has what it measures of the
 case "in" over gRPC with and without shared memory: its C++ client waits less beside the call.
@@ -163,9 +163,9 @@ def turns(sides: dict[str, Side], calls: int) -> dict[str, dict[str, float]]:
     times: dict[str, list[float]] = {name: [] for name in sides}
     over: dict[str, list[float]] = {name: [] for name in sides}
     names = list(sides)
-    for turn in range(calls):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
+    order = np.random.default_rng(calls)
+    for _ in range(calls):
+        for name in order.permutation(names):
             side = sides[name]
             start = time.perf_counter_ns()
             answer = side.call()
@@ -219,20 +219,24 @@ def measure(case: str, served: Served, http_address: str, rounds: int, calls: in
 
 
 def analyze(program: str, address: str, rounds: int) -> Row:
-    """The row of Triton's load generator: inputs made once, one call out at a time."""
+    """The row of Triton's load generator: inputs made once, one call out at a time; its overhead is
+    the median call's time beyond the mean run's. Outputs of 64 bytes lie in shared memory, too."""
     sides = {"grpc": [], "shared": ["--shared-memory=system", "--output-shared-memory-size=1024"]}
     measured: list[dict[str, tuple[int, int]]] = []
     with athanor.Client(address) as client, contextlib.ExitStack() as stack:
         model = client.upload(summed(NUMBERS), name=MODEL, budget="0")
         stack.callback(model.delete)
         model.wait("baseline")
-        for _ in range(rounds):
+        for turn in range(rounds):
             told = {}
-            for name, flags in sides.items():
-                said = subprocess.run(
+            for name in sorted(sides, reverse=turn % 2 == 1):
+                done = subprocess.run(
                     [program, "-i", "grpc", "-u", address, "-m", MODEL, "--percentile=50",
-                     "--measurement-interval=1500", "--stability-percentage=999", *flags],
-                    capture_output=True, text=True, check=True).stdout
+                     "--measurement-interval=1500", "--stability-percentage=999", *sides[name]],
+                    capture_output=True, text=True, check=False)
+                said = done.stdout
+                if done.returncode != 0:
+                    raise RuntimeError(said + done.stderr)
                 p50 = int(re.search(r"p50 latency: (\d+) usec", said)[1])
                 told[name] = p50, p50 - int(re.search(r"compute infer (\d+) usec", said)[1])
             measured.append(told)

@@ -33,8 +33,10 @@ extern "C" const char* __tsan_default_suppressions() {
          // protobuf's last act on a map that reflection wrote is the unlocking, a jump: it seems to
          // be our code that unlocks what protobuf locked.
          "mutex:/usr/include/google/protobuf/map_field.h\n"
-         // A status of Abseil's is counted down, and freed at 0, in its library.
-         "race:/usr/include/absl/status/status.h\n"
+         // Abseil's library counts down the references of a status, and frees it at 0: that of
+         // another thread is not seen.
+         "race:^Unref$\n"
+         "race:absl::debian3::Status::Unref(\n"
          "called_from_lib:libgrpc++.so\n"
          "called_from_lib:libgrpc.so\n"
          "called_from_lib:libgpr.so\n"

@@ -15,11 +15,9 @@ grpc::ServerUnaryReactor* ModelService::DeleteModel(Context* context, const Byte
         ASSIGN_OR_RETURN(auto deleted, core_.registry().Delete(asked.name(), asked.version()));
         for (const auto& version : deleted) {
           core_.workers().CancelFor(*version);
+          core_.requests().Forget(version->Describe());
           answer->add_versions(absl::StrCat(version->version()));
           LogInfo("model deleted", {{"model", version->name()}, {"version", version->version()}});
-        }
-        if (!core_.registry().versions().Find(asked.name(), "").ok()) {
-          core_.requests().Forget(asked.name());
         }
         return absl::OkStatus();
       });
