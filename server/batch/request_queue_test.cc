@@ -380,8 +380,8 @@ TEST_F(RequestQueueTest, WhatRunsAtOnceMakesNoFurtherContexts) {
   EXPECT_TRUE(queue_.TryNow(NewRequest(plan_, {1})->ticket(), *plan_));
 }
 
-// Its next call is about to begin, with all that came meanwhile.
-TEST_F(RequestQueueTest, WhatCouldShareACallWaitsBehindARunOfItsModel) {
+// The next call takes all that came meanwhile.
+TEST_F(RequestQueueTest, WhatCouldShareACallWaitsBehindARunOfItsPlan) {
   const auto joins = NewRequest(plan_, {1}, {.group = "g"});
   std::vector<ContextPool::Lease> both;
   for (int i = 0; i < 2; ++i) both.push_back(plan_->contexts->TryAcquire());

@@ -148,7 +148,7 @@ TEST_F(InferenceTest, AnswersOnThisThreadOrOnARunner) {
   }
 }
 
-// Of a backend whose runs all take a millisecond, by its own estimate.
+// The backend estimates a millisecond for every run.
 TEST_F(InferenceTest, ARunThatIsExpectedToBeLongGoesToARunner) {
   for (const int64_t most : {999, 1000}) {
     core_.reset();

@@ -17,7 +17,7 @@ constexpr int64_t kLaunchesPerMicrosecond = 4;
 // Each run moves the pace by so much towards itself, so that it stays at the runs' median, and one
 // that was interrupted counts as any other.
 constexpr double kPaceStep = 1.1;
-// What runs may change of a guess: short runs of one size say little about long ones of another.
+// Bounds what runs change of a guess: short runs of one size say little about long ones of another.
 constexpr double kMostPace = 8;
 
 }  // namespace
@@ -119,10 +119,9 @@ std::vector<int64_t> ExecutorRunner::PlanDims(absl::Span<const int64_t> dims) co
   return own;
 }
 
-double ExecutorRunner::Guess(absl::Span<const int64_t> dims) const {
-  const std::vector<int64_t> own = PlanDims(dims);
+double ExecutorRunner::Guess(absl::Span<const int64_t> plan_dims) const {
   const auto value = [&](int id) {
-    return static_cast<double>(std::max<int64_t>(0, work_sizes_.EvaluateOne(id, own)));
+    return static_cast<double>(std::max<int64_t>(0, work_sizes_.EvaluateOne(id, plan_dims)));
   };
   double work = 0, launches = 0;
   for (const Work& step : work_) {
@@ -136,7 +135,7 @@ double ExecutorRunner::Guess(absl::Span<const int64_t> dims) const {
 
 int64_t ExecutorRunner::EstimateMicroseconds(absl::Span<const int64_t> dims) const {
   constexpr double kMost = 1e15;  // years
-  return static_cast<int64_t>(std::min(kMost, Guess(dims) * pace_));
+  return static_cast<int64_t>(std::min(kMost, Guess(PlanDims(dims)) * pace_));
 }
 
 void ExecutorRunner::AddStates(const Graph& graph, const v1::Plan& plan) {
@@ -189,13 +188,12 @@ absl::Status ExecutorRunner::Run(RunContext& run_context, absl::Span<const int64
   }
   const auto began = Clock::now();
   const absl::Status status = RunNow(context, dims, inputs, outputs, limits);
-  if (status.ok()) Learn(context, dims, Clock::now() - began);
+  if (status.ok()) Learn(context, Clock::now() - began);
   return status;
 }
 
-// Others may learn at the same time, and what one of both has learned be lost.
-void ExecutorRunner::Learn(const Context& context, absl::Span<const int64_t> dims,
-                           Clock::duration took) {
+// Loses what one of two learns at the same time.
+void ExecutorRunner::Learn(const Context& context, Clock::duration took) {
   constexpr int64_t kWeight = 8;
   const int64_t before = usual_ns_.load(std::memory_order_relaxed);
   const int64_t now = std::chrono::nanoseconds(took).count();
@@ -203,7 +201,7 @@ void ExecutorRunner::Learn(const Context& context, absl::Span<const int64_t> dim
 
   if (context.turn.kind == Turns::Kind::kStep) return;  // nobody asks how long a step will take
   const double pace = pace_.load(std::memory_order_relaxed);
-  const bool slower = static_cast<double>(now) / 1e3 > Guess(dims) * pace;
+  const bool slower = static_cast<double>(now) / 1e3 > Guess(context.dims) * pace;
   pace_.store(std::clamp(slower ? pace * kPaceStep : pace / kPaceStep, 1 / kMostPace, kMostPace),
               std::memory_order_relaxed);
 }

@@ -64,15 +64,15 @@ class ExecutorRunner final : public PlanRunner {
   absl::Status AddWork(const v1::Plan& plan);
   void AddStates(const Graph& graph, const v1::Plan& plan);
   absl::StatusOr<std::unique_ptr<RunContext>> Make(const StateMemory* states);
-  // Microseconds, before anything has run.
-  double Guess(absl::Span<const int64_t> dims) const;
+  // Returns microseconds, as if nothing had run.
+  double Guess(absl::Span<const int64_t> plan_dims) const;
   std::vector<int64_t> PlanDims(absl::Span<const int64_t> dims) const;
   // As Run, in the context's turn.
   absl::Status RunNow(Context& context, absl::Span<const int64_t> dims,
                       absl::Span<const std::string_view> inputs,
                       absl::Span<const RunOutput> outputs, const RunLimits& limits);
-  // Learns how long a run of these sizes has taken.
-  void Learn(const Context& context, absl::Span<const int64_t> dims, Clock::duration took);
+  // Learns how long the context's latest run has taken.
+  void Learn(const Context& context, Clock::duration took);
   // Returns how long runs have taken lately, whatever their sizes.
   Clock::duration usual() const { return std::chrono::nanoseconds(usual_ns_.load()); }
 

@@ -61,7 +61,7 @@ TEST_F(ExecutorRunnerTest, RunsThePlan) {
   EXPECT_TRUE(call.Right(2));
 }
 
-// A run of a billion operations, by the plan, that takes no second.
+// Runs take far less than the billions of operations that the plan claims.
 TEST_F(ExecutorRunnerTest, RunsCorrectTheGuessAndNotWithoutBounds) {
   runner_ =
       LoadRowPlan(2, device_.get(), {traffic_.get(), &turns_}, int64_t{4'000'000'000}).value();

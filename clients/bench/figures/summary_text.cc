@@ -38,7 +38,7 @@ bool IsInterval(const json& ci) {
   return ci.is_array() && ci.size() == 2 && ci[0].is_number() && ci[1].is_number();
 }
 
-// Without an exponent where whole digits are read more easily.
+// Writes whole digits where they are read more easily than an exponent.
 std::string NumberText(double value) {
   const double size = std::abs(value);
   if (size >= 1e3 && size < 1e12) return absl::StrFormat("%.0f", value);
